@@ -183,7 +183,7 @@ class ErrorsTest(CompileTest):
             self.assert_error(
                 self.refused(exported, isa=isa),
                 f"""
-                isa = {list(isa)} isn't a valid list of CPU levels
+                cpu = {json.dumps(isa)} isn't a valid list of CPU levels
                   found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a+dotprod+fp16
                   to do: name at least one, each only once, lowest first, all of one architecture
                 """,

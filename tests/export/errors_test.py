@@ -732,7 +732,9 @@ class CallerTest(StageTest):
         """Protects the same in errors that no test makes: no text of a stage has an attribute's name, or the word target."""
         names = ["batch_sizes", "cpp_class", "dims", "entry_points", "golden_(?:calls|inputs|steps)", "max_batch"]
         names += ["rows_independent", "saved_model_tags", "xla_flags"]
-        wrong = re.compile(rf"\b(?:{'|'.join(names)})\b|\b(?:frozen|signature|weights|outputs) =|the target's")
+        wrong = re.compile(
+            rf"\b(?:{'|'.join(names)})\b|\b(?:cpu|frozen|isa|outputs|passes|signature|weights) =|the target's"
+        )
         for package in ("compile", "core", "export", "hlo", "pack", "render", "tfcompile", "verify"):
             for file in sorted((ROOT / "py/tfaot" / package).rglob("*.py")):
                 for line, text in _said(ast.parse(file.read_text(encoding="utf-8"))):

@@ -61,7 +61,8 @@ def chosen(
             raise TfaotError(
                 f'{asked}: "{pattern}" excludes {listed(matching)}, which no earlier pattern selected',
                 exists=f"earlier patterns select {listed(list(taken))}",
-                do='first list what to freeze: ["*", "!head/*"] means all variables except those that "head/*" matches',
+                do="first list what to freeze; all variables except those of the head are "
+                + caller.setting("frozen", ["*", "!head/*"]),
             )
         taken = {name: None for name in taken if name not in matching}
     if refused := [name for name in taken if name in written]:
