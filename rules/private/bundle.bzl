@@ -2,7 +2,7 @@
 
 load(":files.bzl", "BUNDLE")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "read", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -23,11 +23,9 @@ def _tf_aot_bundle_impl(ctx):
         ctx,
         mnemonic = "TfaotBundle",
         progress_message = "Bundling %{label}",
-        request = {
+        request = read(graph, "bundle") | {
             "name": stem,
             "goldens": ctx.attr.goldens[TfaotGoldensInfo].goldens,
-            "manifest": graph.manifest,
-            "variables": graph.variables,
             "hlo": hlo.hlo[0],
             "hlo_text": hlo.text[0],
             "optimized_hlo": hlo.optimized[0],

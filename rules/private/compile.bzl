@@ -3,7 +3,7 @@
 load(":files.bzl", "COMPILE", "COMPILE_LEVEL", "entries_of", "functions_of")
 load(":isa.bzl", "check_platform", "isa_attrs", "isa_of", "platform_attrs")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -57,10 +57,7 @@ def _tf_aot_compile_impl(ctx):
 
 def _request(ctx, graph, isa, platform):
     """Returns the request of all functions."""
-    return {
-        "manifest": graph.manifest,
-        "graph": graph.graph,
-        "sources": graph.sources,
+    return read(graph, "compile") | {
         "cpu": isa,
         "target_triple": platform.triple,
         "xla_flags": ctx.attr.xla_flags,

@@ -1,6 +1,6 @@
-"""Which files stages make. The rules load this file, and the command `tfaot` reads it as Python (`py/tfaot/starlark.py`).
+"""Which files stages make and read. The rules load this file, and the command `tfaot` reads it as Python (`py/tfaot/starlark.py`).
 
-Each table has what follows a stem in a file's name, by the field `out_…` of the stage's `Request`.
+A stage's table has what follows a stem in a file's name, by the field `out_…` of its `Request`.
 """
 
 visibility(["//rules/..."])
@@ -62,6 +62,16 @@ STABLEHLO = {
 }
 
 BUNDLE = {"archive": ".bundle.tar.gz"}
+
+# The files of export that stages read, by the fields of their requests.
+READS = {
+    "bundle": ["manifest", "variables"],
+    "compile": ["manifest", "graph", "sources"],
+    "hlo": ["manifest", "graph", "sources"],
+    "render": ["manifest"],
+    "stablehlo": ["manifest", "graph", "sources"],
+    "verify": ["manifest", "graph", "sources", "variables", "golden_inputs"],
+}
 
 def entries_of(entry_points, stem):
     """Returns the entry points of a model.

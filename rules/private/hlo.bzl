@@ -8,7 +8,7 @@ load(":files.bzl", "HLO", "STABLEHLO", "entries_of")
 load(":isa.bzl", "isa_attrs", "isa_of", "levels_of", "platform_attrs", "platform_of")
 load(":model.bzl", "model_target")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
@@ -26,11 +26,8 @@ def _tf_aot_lower_impl(ctx):
             ctx,
             mnemonic = "TfaotHlo",
             progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
-            request = {
-                "manifest": graph.manifest,
-                "graph": graph.graph,
+            request = read(graph, "hlo") | {
                 "config": config,
-                "sources": graph.sources,
                 "entry_point": entry.entry_point,
                 "name": entry.stem,
                 "cpu": isa[-1],
@@ -73,13 +70,7 @@ def _tf_aot_stablehlo_impl(ctx):
             ctx,
             mnemonic = "TfaotStablehlo",
             progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
-            request = {
-                "manifest": graph.manifest,
-                "graph": graph.graph,
-                "sources": graph.sources,
-                "entry_point": entry.entry_point,
-                "name": entry.stem,
-            },
+            request = read(graph, "stablehlo") | {"entry_point": entry.entry_point, "name": entry.stem},
             for_errors = [graph.sources],
             outputs = files,
         )

@@ -2,7 +2,7 @@
 
 load(":files.bzl", "COMPILE", "RENDER", "functions_of")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -15,8 +15,7 @@ def _tf_aot_render_impl(ctx):
         ctx,
         mnemonic = "TfaotRender",
         progress_message = "Rendering the C++ class of %{label}",
-        request = {
-            "manifest": graph.manifest,
+        request = read(graph, "render") | {
             "header": folder + stem + RENDER["header"],
             "functions": [
                 "{}={}={}".format(function.entry_point, function.batch, folder + function.stem + COMPILE["header"])

@@ -1,6 +1,7 @@
 """Runs a stage: a Python main on the toolchain's interpreter."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
+load(":files.bzl", "READS")
 load(":providers.bzl", "TfaotGraphInfo")
 load(":toolchain.bzl", "exec_path")
 
@@ -150,6 +151,18 @@ def declare(ctx, stem, endings, folder = False):
     """
     make = ctx.actions.declare_directory if folder else ctx.actions.declare_file
     return {name: make(stem + ending) for name, ending in endings.items()}
+
+def read(graph, stage):
+    """Returns the files of export that a stage reads.
+
+    Args:
+      graph: (TfaotGraphInfo) output of the export stage
+      stage: (str) a key of `READS` in `files.bzl`
+
+    Returns:
+      (dict[str, File]) fields of its request
+    """
+    return {name: getattr(graph, name) for name in READS[stage]}
 
 def _flags(ctx, fields):
     """Returns the flags for fields of a request, as `flags_of` in `py/tfaot/core/requests.py` does."""

@@ -3,7 +3,7 @@
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load(":files.bzl", "VERIFY")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -14,12 +14,7 @@ def _tf_aot_verify_impl(ctx):
         ctx,
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
-        request = {
-            "manifest": graph.manifest,
-            "graph": graph.graph,
-            "variables": graph.variables,
-            "golden_inputs": graph.golden_inputs,
-            "sources": graph.sources,
+        request = read(graph, "verify") | {
             "program": graph.program,
             "unseen": ctx.attr.unseen,
             "strict": ctx.attr.strict or ctx.attr._strict[BuildSettingInfo].value,

@@ -377,6 +377,15 @@ class CommandTest(FolderTest):
         self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
         self.assertIn("model.py", error)
 
+    def test_error_of_a_stage(self) -> None:
+        """Protects users whose model lacks something: the stage's error says which option to give."""
+        (self.folder / "model.py").write_text(
+            MODEL.replace("function", "function(input_signature=[tf.TensorSpec([None, 3])])")
+        )
+        error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        self.assertIn("to do: fix them in the model, or with --dims x=1,3: the size of each dimension", error)
+        self.assertNotIn("target", error)
+
     def test_signals(self) -> None:
         """Protects the machine: a signal ends the command and all that it started, and nothing that it made stays."""
         (self.folder / "waits.py").write_text(

@@ -79,6 +79,11 @@ class RequestsTest(unittest.TestCase):
         self.assertEqual({*FILES["EXPORT"], "configs"}, outputs(Export))
         self.assertLess({*FILES["NAME"]}, {*FILES["EXPORT"]})
 
+    def test_reads(self) -> None:
+        """Protects the same on the other side: what a stage reads of export is a field, and export makes it."""
+        for stage, names in FILES["READS"].items():
+            self.assertLessEqual({*names}, {*requests.names(STAGES[stage.capitalize()][0])} & {*FILES["EXPORT"]})
+
     def test_model(self) -> None:
         """Protects a model's description: each attribute that the rules pass on under its own name is a field."""
         self.assertLessEqual({*FILES["MODEL"]}, {*requests.names(ModelRequest)})

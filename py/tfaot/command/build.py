@@ -115,7 +115,6 @@ class Build:
         for function in self.functions:
             self.step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
             request = {
-                **self._exported("manifest", "graph", "sources"),
                 "config": configs[function.entry_point],
                 "entry_point": function.entry_point,
                 "batch": function.batch,
@@ -139,7 +138,6 @@ class Build:
         self.step("rendering the C++ class")
         header = _FILES.COMPILE["header"]
         request = {
-            **self._exported("manifest"),
             "header": self.header,
             "functions": [(f.entry_point, f.batch, f"{self._prefix}{f.stem}{header}") for f in self.functions],
             "embed_variables": self._values["embed_variables"],
@@ -151,7 +149,6 @@ class Build:
         """Runs the verify stage."""
         self.step("computing TensorFlow's numbers")
         request = {
-            **self._exported("manifest", "graph", "sources", "variables", "golden_inputs"),
             "unseen": self._values["unseen"],
             "strict": self._values["strict"],
             "program": self._values["source"] if self._kind == "stablehlo" else None,
@@ -164,7 +161,6 @@ class Build:
         for entry in self.entries:
             self.step(f"lowering {entry.entry_point} to HLO")
             request = {
-                **self._exported("manifest", "graph", "sources"),
                 "config": self.path(_FILES.CONFIG, entry.stem),
                 "entry_point": entry.entry_point,
                 "name": entry.stem,
@@ -181,7 +177,6 @@ class Build:
         for entry in self.entries:
             self.step(f"translating {entry.entry_point} to StableHLO")
             request = {
-                **self._exported("manifest", "graph", "sources"),
                 "entry_point": entry.entry_point,
                 "name": entry.stem,
             }
@@ -204,7 +199,6 @@ class Build:
         self.step("bundling")
         files = _FILES.HLO | _FILES.STABLEHLO | _FILES.VERIFY
         request = {
-            **self._exported("manifest", "variables"),
             **{name: self.path(ending) for name, ending in files.items() if name != "optimized_picture"},
             "name": self._name,
             "replay": str(Path(__file__).parents[1] / "hlo/replay.py"),
@@ -320,18 +314,16 @@ class Build:
         """Returns the objects of the C++ library."""
         return {name: path for name, path in objects.items() if name != self._rules.INTERFACE}
 
-    def _exported(self, *names: str) -> dict[str, str]:
-        """Returns files of the export stage, as fields of another stage's request."""
-        return {name: self.path((_FILES.EXPORT | _FILES.NAME)[name]) for name in names}
-
     def _of_level(self, name: str, function: Any, level: str) -> str:
         """Returns the path of a file of the compile stage for a CPU level."""
         return self.path(f".{level}{_FILES.COMPILE_LEVEL[name]}", function.stem)
 
     def _run(self, stage: str, request: Mapping[str, Any], outputs: Mapping[str, str], stem: str | None = None) -> str:
         """Runs a stage that makes the files of a table. Returns what it printed."""
-        made = {f"out_{name}": self.path(ending, stem) for name, ending in outputs.items()}
-        return self._stages.run(stage, {**request, **made})
+        exported = _FILES.EXPORT | _FILES.NAME
+        files = {name: self.path(exported[name]) for name in _FILES.READS.get(stage, ())}
+        files |= {f"out_{name}": self.path(ending, stem) for name, ending in outputs.items()}
+        return self._stages.run(stage, {**files, **request})
 
 
 def _platforms() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from tfaot.command.files import RULES
-from tfaot.core import caller, environment, requests
+from tfaot.core import environment, requests
 from tfaot.core.errors import TfaotError
 
 _RUNNER = Path(__file__).parent / "process/runner.py"
@@ -97,7 +97,6 @@ class Stages:
     def _start(self, legacy_keras: bool) -> subprocess.Popen[str]:
         variables = {
             **os.environ,
-            caller.VARIABLE: "1",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in self._path if path != "."),
@@ -132,7 +131,7 @@ def check_model(arguments: Iterable[str], *, temporary: Path) -> int:
       temporary: an existing folder for temporary files.
     """
     path = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry and os.path.isdir(entry))]
-    variables = {**os.environ, caller.VARIABLE: "1", "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)}
     command = [sys.executable, "-s", "-B", "-c", _CHECK, *arguments]
     return subprocess.run(command, check=False, env=variables).returncode
 
