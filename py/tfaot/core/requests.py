@@ -38,7 +38,12 @@ def parse(kind: type[Request], *, description: str | None = None, flags: Sequenc
     Raises:
       TfaotError: a size isn't a number.
     """
-    parser = argparse.ArgumentParser(description=description, fromfile_prefix_chars="@", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s @FILE, or --FIELD=VALUE …; see --help",
+        description=description,
+        fromfile_prefix_chars="@",
+        allow_abbrev=False,
+    )
     help_wanted = {"-h", "--help"} & {*(sys.argv if flags is None else flags)}
     for owner, field, hint in _fields(kind):
         element, many = _element(hint)
