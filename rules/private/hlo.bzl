@@ -4,11 +4,12 @@ load("//runtime:copts.bzl", "PLATFORMS")
 load(":bundle.bzl", "tf_aot_bundle")
 load(":common.bzl", "common_attributes", "moved")
 load(":export.bzl", "tf_aot_export")
+load(":files.bzl", "HLO", "STABLEHLO", "entries_of")
 load(":isa.bzl", "isa_attrs", "isa_of", "levels_of", "platform_attrs", "platform_of")
 load(":model.bzl", "model_target")
 load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
@@ -19,51 +20,33 @@ def _tf_aot_lower_impl(ctx):
 
     # HLO before optimization is for any machine, so no platform is refused.
     isa = isa_of(ctx, platform_of(ctx) or PLATFORMS["linux_x86_64"])
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
-            text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
-            optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
-            drawing = ctx.actions.declare_file(entry.stem + ".hlo.dot"),
-            optimized_drawing = ctx.actions.declare_file(entry.stem + ".optimized_hlo.dot"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(entry.config, format = "--config=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(isa[-1], format = "--cpu=%s")
-        flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
-        flags.add(files.hlo, format = "--out_hlo=%s")
-        flags.add(files.text, format = "--out_hlo_text=%s")
-        flags.add(files.optimized, format = "--out_optimized_hlo=%s")
-        flags.add(files.drawing, format = "--out_drawing=%s")
-        flags.add(files.optimized_drawing, format = "--out_optimized_drawing=%s")
+    stem = ctx.attr.stem or ctx.label.name
+    for entry, config in zip(entries_of(graph.entry_points, stem), graph.configs):
+        files = declare(ctx, entry.stem, HLO)
         run_stage(
             ctx,
             mnemonic = "TfaotHlo",
             progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph, entry.config],
+            request = read(graph, "hlo") | {
+                "config": config,
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
+                "cpu": isa[-1],
+                "xla_flags": ctx.attr.xla_flags,
+            },
             for_errors = [graph.sources],
-            outputs = [files.hlo, files.text, files.optimized, files.drawing, files.optimized_drawing],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([
-            file
-            for f in made
-            for file in (f.hlo, f.text, f.optimized, f.drawing, f.optimized_drawing)
-        ])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotHloInfo(
             label = ctx.label,
-            hlo = [files.hlo for files in made],
-            text = [files.text for files in made],
-            optimized = [files.optimized for files in made],
-            drawing = [files.drawing for files in made],
-            optimized_drawing = [files.optimized_drawing for files in made],
+            hlo = [files["hlo"] for files in made],
+            text = [files["hlo_text"] for files in made],
+            optimized = [files["optimized_hlo"] for files in made],
+            drawing = [files["drawing"] for files in made],
+            optimized_drawing = [files["optimized_drawing"] for files in made],
         ),
     ]
 
@@ -72,7 +55,7 @@ tf_aot_lower = rule(
     doc = "Lowers an exported graph to HLO, before and after optimization for the highest given CPU level, and draws it.",
     attrs = {
         "xla_flags": attr.string_list(
-            doc = "Additional XLA flags, `--xla_…=…`.",
+            doc = "As in `tf_aot_library`.",
         ),
     } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
@@ -82,35 +65,23 @@ tf_aot_lower = rule(
 def _tf_aot_stablehlo_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     made = []
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            text = ctx.actions.declare_file(entry.stem + ".stablehlo.mlir"),
-            bytecode = ctx.actions.declare_file(entry.stem + ".stablehlo.mlirbc"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(files.text, format = "--out_text=%s")
-        flags.add(files.bytecode, format = "--out_bytecode=%s")
+    for entry in entries_of(graph.entry_points, ctx.attr.stem or ctx.label.name):
+        files = declare(ctx, entry.stem, STABLEHLO)
         run_stage(
             ctx,
             mnemonic = "TfaotStablehlo",
             progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph],
+            request = read(graph, "stablehlo") | {"entry_point": entry.entry_point, "name": entry.stem},
             for_errors = [graph.sources],
-            outputs = [files.text, files.bytecode],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([file for f in made for file in (f.text, f.bytecode)])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotStablehloInfo(
             label = ctx.label,
-            text = [files.text for files in made],
-            bytecode = [files.bytecode for files in made],
+            text = [files["text"] for files in made],
+            bytecode = [files["bytecode"] for files in made],
         ),
     ]
 
@@ -191,11 +162,9 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       model: (Label) a `tf_model`, or a model's file. All variables of a file are parameters; `tf_model` can freeze them.
       cpu: (str or list[str]) the CPU level that the optimized HLO is for, the highest of several; by default, x86-64-v4, or armv8-a
         on 64-bit ARM
-      strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
-        variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
-      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
-        cause no warning, and with `strict` no error.
-      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      strict: (bool) as in `tf_aot_library`
+      unseen: (list[str]) as in `tf_aot_library`
+      xla_flags: (list[str]) as in `tf_aot_library`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
     described = {"frozen": []}

@@ -42,8 +42,9 @@ class OptionsTest(unittest.TestCase):
     """The options are the rule's attributes."""
 
     def test_every_attribute_is_used(self) -> None:
-        """Protects users from an option that nothing reads: each attribute is named in the code that runs the stages."""
-        code = "".join((RULES / "py/tfaot/command" / name).read_text() for name in ("build.py", "cli.py", "options.py"))
+        """Protects users from an option that nothing reads: each attribute is named in what runs the stages."""
+        files = [f"py/tfaot/command/{name}.py" for name in ("build", "cli", "options")] + ["rules/private/files.bzl"]
+        code = "".join((RULES / name).read_text() for name in files)
         words = set(re.findall(r"[\"'](\w+)[\"']", code))
         fields = [*options.attributes("tf_aot_library"), *options.attributes("tf_aot_hlo")]
         unused = sorted({field.name for field in fields} - words)
@@ -434,11 +435,11 @@ class CommandTest(FolderTest):
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (
                 ("compile", "model.py", "--dims=x=1,a", *one),
-                "error: dims has a size of x that isn't a number\n  found: a\n",
+                "error: --dims has a size of x that isn't a number\n  found: a\n",
             ),
             (
                 ("compile", "model.py", "--dims=x=-5,1", *one),
-                "error: dims has a size of x that isn't a number\n  found: -5\n",
+                "error: --dims has a size of x that isn't a number\n  found: -5\n",
             ),
             (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
             (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),
@@ -449,7 +450,7 @@ class CommandTest(FolderTest):
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
             (
                 ("compile", "model.py", "--cpp-class=1b", "--out=out"),
-                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+                "error: --cpp-class 1b: '1b' isn't a C++ identifier",
             ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
             (
@@ -469,6 +470,15 @@ class CommandTest(FolderTest):
         error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
         self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
         self.assertIn("model.py", error)
+
+    def test_error_of_a_stage(self) -> None:
+        """Protects users whose model lacks something: the stage's error says which option to give."""
+        (self.folder / "model.py").write_text(
+            MODEL.replace("function", "function(input_signature=[tf.TensorSpec([None, 3])])")
+        )
+        error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        self.assertIn("to do: fix them in the model, or with --dims x=1,3: the size of each dimension", error)
+        self.assertNotIn("target", error)
 
     def test_signals(self) -> None:
         """Protects the machine: a signal ends the command and all that it started, and nothing that it made stays."""

@@ -182,7 +182,7 @@ class ErrorsTest(CompileTest):
             self.assert_error(
                 self.refused(exported, isa=isa),
                 f"""
-                isa = {list(isa)} isn't a valid list of CPU levels
+                cpu = {json.dumps(isa)} isn't a valid list of CPU levels
                   found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a+dotprod+fp16
                   to do: name at least one, each only once, lowest first, all of one architecture
                 """,
@@ -194,7 +194,7 @@ class ErrorsTest(CompileTest):
             self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true", "--xla_typo=1")),
             """
             compiling t::Model: XLA doesn't know --xla_typo=1
-              found: xla_flags = --xla_cpu_use_fusion_emitters=true, --xla_typo=1
+              found: xla_flags: --xla_cpu_use_fusion_emitters=true, --xla_typo=1
               to do: correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags
             """,
         )
@@ -241,7 +241,7 @@ class ErrorsTest(CompileTest):
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "config", "sources")]
         several = {"object": "objects", "source": "sources"}
         flags += [f"--out_{several.get(name, name)}={exported.path(name)}" for name in OUTPUTS]
-        result = run_main("compile", *flags, "--isa=x86-64-v3", "--xla_flags=--xla_typo=1")
+        result = run_main("compile", *flags, "--cpu=x86-64-v3", "--xla_flags=--xla_typo=1")
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         self.assertEqual(
             result.stderr.splitlines()[0], "error: compiling t::Model: XLA doesn't know --xla_typo=1", result.stderr

@@ -324,7 +324,7 @@ class HloTest(StageTest):
             error,
             """
             model: can't serialize the StableHLO: an operation without a version
-              to do: replace what the compiler's log names above; the HLO itself is in the output group hlo
+              to do: replace what the compiler's log names above; the output group hlo gives the HLO itself
             """,
         )
         self.assertFalse((exported.folder / "stablehlo.mlir").exists())

@@ -94,9 +94,10 @@ class CheckTest(StageTest):
         """Checks a Python file with a function of this body, whose first line is line 5."""
         folder = self.write("import tensorflow as tf\n\n\ndef model(x, i):\n" + body)
         specs = dict(part.strip().split("=") for part in signature.replace("], ", "]; ").split(";"))
-        from tfaot.preflight.check import Request
+        from tfaot.export.request import ModelRequest
 
-        report = run.isolated(Request(Model(model=str(folder / "model.py"), signature=specs)), root=str(folder))
+        model = Model(model=str(folder / "model.py"), signature=specs)
+        report = run.isolated(ModelRequest(model=model), root=str(folder))
         self.assert_valid(report)
         return report
 

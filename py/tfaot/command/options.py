@@ -10,6 +10,7 @@ from typing import Any
 
 from tfaot import starlark
 from tfaot.command.files import RULES
+from tfaot.core import requests
 from tfaot.core.errors import TfaotError
 
 _BAZEL = {
@@ -99,7 +100,12 @@ class Option:
         if self.field.type.startswith(_FILE_OR):
             given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
         pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
-        return {name: value.replace("None", "?") if "list]" in self.field.type else value for name, value in pairs}
+        if "list]" not in self.field.type:
+            return dict(pairs)
+        sizes = {name: value.replace("None", "?") for name, value in pairs}
+        for name, value in sizes.items():
+            requests.sizes(self.field.name, name, value)  # the export stage would say so much later
+        return sizes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,20 +33,36 @@ if TYPE_CHECKING:
     pass
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to compile, and where to write it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraphRequest:
+    """What is the same for all functions of a model."""
 
     manifest: str
     graph: str
-    config: str
-    """The entry point's config."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
-    isa: tuple[str, ...]
+    cpu: tuple[str, ...]
     """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
-    xla_flags: tuple[str, ...]
+    target_triple: str = ""
+    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
+    xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
+    passes: tuple[str, ...] = ()
+    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
+    tolerant: bool = False
+    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(GraphRequest):
+    """What to compile, and where to write it."""
+
+    config: str
+    """The entry point's config."""
+    entry_point: str = ""
+    """The entry point's name in the manifest; empty for the only one."""
+    batch: int = 0
+    """One of the entry point's batch sizes; 0 if it has no batches."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
     out_constants: str
@@ -61,19 +77,9 @@ class Request:
     """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build. The same for all functions of a class."""
     out_fingerprint_source: str
     """Assembler code that defines the fingerprint. A library needs it once."""
-    entry_point: str = ""
-    """The entry point's name in the manifest; empty for the only one."""
-    batch: int = 0
-    """One of the entry point's batch sizes; 0 if it has no batches."""
-    target_triple: str = ""
-    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
-    passes: tuple[str, ...] = ()
-    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
     """JSON: how many places each pass changed (null for a pass that is off), which passes raised an exception, and which
     constants were packed. Empty for no such file."""
-    tolerant: bool = False
-    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
     out_program: str = ""
     """JSON: the steps of a run at the highest level (`program/steps.py`). Only the report reads it. Empty for no such file."""
 
@@ -101,7 +107,7 @@ def compile_one(request: Request) -> dict[str, str]:
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
     """
-    check_isa(request.isa)
+    check_isa(request.cpu)
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
@@ -121,12 +127,12 @@ def compile_one(request: Request) -> dict[str, str]:
             if getattr(request, output)
         }
         for output in ("out_objects", "out_sources"):
-            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.isa)
+            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.cpu)
         inside = dataclasses.replace(request, **complete)
         failed = isolate.run_isolated(
             lambda: _compile(inside, manifest),
             what=f"compiling {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         for output, path in complete.items():
             wanted = getattr(request, output)
@@ -147,7 +153,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     del _pywrap_tfcompile
     names = table.chosen(request.passes)
     stamp = fingerprint.stamp(
-        manifest, isa=request.isa, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
+        manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
     wanted = function(manifest, request.entry_point, request.batch)
     with tempfile.TemporaryDirectory() as folder:
@@ -159,7 +165,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         given, places, failed = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         made, objects = _compiled(request, given, folder)
         module = _module(request.out_hlo)
@@ -193,7 +199,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_program:
-        entry, level = wanted.entry_point, request.isa[-1]
+        entry, level = wanted.entry_point, request.cpu[-1]
         arguments = [*entry.feeds, *(manifest.variables[use.variable].name for use in entry.variables)]
         _write_text(request.out_program, steps.describe(compiled.functions[level], modules[level], arguments))
     return failed
@@ -235,7 +241,7 @@ def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, c
     """Compiles for every level, and writes the kernels and the HLO. Returns the rest, and objects of constants."""
     made: dict[str, compiler.Made] = {}
     objects = []
-    for isa, out_objects in zip(request.isa, request.out_objects, strict=True):
+    for isa, out_objects in zip(request.cpu, request.out_objects, strict=True):
         out_constants = os.path.join(folder, isa)
         made[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
         objects.append(_read(out_constants))

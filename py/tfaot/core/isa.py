@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 
 TARGET_TRIPLE = "x86_64-pc-linux"
@@ -53,7 +54,7 @@ def check_isa(isa: Sequence[str]) -> None:
     triples = {TARGETS[level].triple for level in isa}
     if len(triples) != 1 or list(isa) != [level for level in CPU_LEVELS if level in isa]:
         raise TfaotError(
-            f"isa = {list(isa)} isn't a valid list of CPU levels",
+            f"{caller.setting('cpu', isa)} isn't a valid list of CPU levels",
             exists=listed(CPU_LEVELS),
             do="name at least one, each only once, lowest first, all of one architecture",
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tfaot.core import knowledge
+from tfaot.core import caller, knowledge
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
 
@@ -48,7 +48,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
         details=unknown(message, request),
-        do="change the model at the lines above; for more details, add --xla_dump_to to the target's xla_flags",
+        do="change the model at the lines above; for more details, add --xla_dump_to to " + caller.the("xla_flags"),
     )
 
 
@@ -163,7 +163,7 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
     return TfaotError(
         f"{what}: the config's entry for the variable {name} is wrong according to the compiler",
         details=message,
-        do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
+        do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into {caller.the("config")}',
     )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What to extract, and where to write it."""
 
@@ -41,7 +41,7 @@ class Request:
     """The HLO module's name. Characters that HLO doesn't accept are replaced."""
     cpu: str
     """One of `isa.CPU_LEVELS`. Only the optimized HLO depends on it."""
-    xla_flags: tuple[str, ...]
+    xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
     out_hlo: str
     """An `xla.HloModuleProto`, before optimization."""

@@ -158,7 +158,7 @@ def input_fn():
             with self.subTest(keras):
                 exported = self.agree(
                     self.TRAINED.replace("KERAS", keras),
-                    calls=("Train", "Train", "Test", "Call"),
+                    golden_calls=("Train", "Train", "Test", "Call"),
                     dims={"x": (8, None)},
                     eager=call,
                     entry_points=(*BOTH, ("Test", "test_step")),

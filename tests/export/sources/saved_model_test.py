@@ -405,7 +405,7 @@ class GraphTest(Base):
             """
             saved contains no graph with the tags ['serve', 'gpu']
               found: ['train'], ['serve']
-              to do: list all of a graph's tags in the target: saved_model_tags = [...]
+              to do: list all of a graph's tags: saved_model_tags = ["TAG", "TAG"]
             """,
         )
 

@@ -169,7 +169,7 @@ the size of each dimension, or [] for a scalar; a length can be an input (docs/g
         )
         self.assertRegex(
             self.error_of(self.export, Model(stablehlo=str(path)), dims={"x": (0,)}),
-            r"XLA refuses the program with these dims\n\n[\s\S]*Expected value >= 1 for dimension variable 'size'[\s\S]*"
+            r"XLA refuses the program with these sizes\n\n[\s\S]*Expected value >= 1 for dimension variable 'size'[\s\S]*"
             r"  to do: use sizes that the export allows$",
         )
 
@@ -254,7 +254,7 @@ class TextTest(StageTest):
             """
             program.mlir has no entry point 'step'
               found: StableHLO has a single entry point, main
-              to do: remove entry_points, and use a target for each program
+              to do: remove entry_points, and compile each program by itself
             """,
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_debug_info_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/")
@@ -35,7 +36,8 @@ def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
         raise TfaotError(
             f"{path} isn't a GraphDebugInfo",
             details=str(error),
-            do="use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove debug_info",
+            do="use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove "
+            + caller.option("debug_info"),
         ) from None
     return info
 

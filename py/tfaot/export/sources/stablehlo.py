@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_library, op_def_registry
 
-from tfaot.core import packed
+from tfaot.core import caller, packed
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import locations, mlir
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
@@ -87,13 +87,13 @@ class StablehloSource:
             raise TfaotError(
                 f"{self._path} has no entry point {entry_point!r}",
                 exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
-                do="remove entry_points, and use a target for each program",
+                do=f"remove {caller.option('entry_points')}, and compile each program by itself",
             )
         if dims.batched:
             raise TfaotError(
-                f"{self._path}: batch_sizes with StableHLO",
+                f"{self._path}: {caller.option('batch_sizes')} with StableHLO",
                 exists="a program for one size, whose constants depend on it",
-                do="remove batch_sizes, and fix the batch with dims or in the export",
+                do=f"remove {caller.option('batch_sizes')}, and fix the batch with {caller.option('dims')} or in the export",
             )
         edges = dims.fix(self._path, self._signature.edges)
         text = self._text
@@ -164,7 +164,7 @@ class StablehloSource:
             )
         except Exception as error:  # its types say nothing, so use its text
             raise TfaotError(
-                f"{self._path}: XLA refuses the program with these dims",
+                f"{self._path}: XLA refuses the program with these sizes",
                 details="\n".join(line[:300] for line in str(error).splitlines()[:8]),
                 do="use sizes that the export allows",
             ) from None
