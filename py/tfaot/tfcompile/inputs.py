@@ -95,7 +95,7 @@ def positional(config: str, function: Function, folder: str) -> str:
 
 
 def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, int]:
-    """Returns the part of a graph that an entry point needs, with calls inlined and without the gradients that XLA lacks.
+    """Returns the part of a graph that an entry point needs, with calls inlined and without the ops that tfcompile refuses.
 
     It builds graphs, which starts threads. A process that calls this function must not fork afterwards.
 
@@ -106,13 +106,13 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, in
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
+    from tfaot.graph import convolutions, fourier
     from tfaot.graph.calls import inline_calls
-    from tfaot.graph.convolutions import for_xla
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    lowered = for_xla(program)
+    lowered = convolutions.for_xla(program) + fourier.for_xla(program)
     program.prune()
     return program, lowered
 
