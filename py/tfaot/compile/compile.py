@@ -223,10 +223,9 @@ def _rewritten(
       had nothing to inspect are left out.
     """
     from tfaot.compile import table
-    from tfaot.graph import convolutions, fourier
 
     graph = given.read_graph()
-    if not names and not convolutions.any_by_kernel(graph) and not fourier.any_transform(graph):
+    if not names and not inputs.to_lower(graph):
         return given, {}, {}
     config, failed = given.read_config(), dict[str, str]()
 

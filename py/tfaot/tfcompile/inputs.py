@@ -62,6 +62,16 @@ class Inputs:
         return _parsed(self.config)
 
 
+def to_lower(graph: graph_pb2.GraphDef) -> bool:
+    """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
+    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph.splice import any_node
+
+    return convolutions.any_by_kernel(graph) or any_node(
+        graph, lambda op: op in convolutions_3d.OPS or fourier.OP.fullmatch(op)
+    )
+
+
 def positional(config: str, function: Function, folder: str) -> str:
     """Writes a config in which batches have the function's size, and names are made from positions.
 
@@ -106,13 +116,13 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, in
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
-    from tfaot.graph import convolutions, fourier
+    from tfaot.graph import convolutions, convolutions_3d, fourier
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    lowered = convolutions.for_xla(program) + fourier.for_xla(program)
+    lowered = convolutions_3d.for_xla(program) + convolutions.for_xla(program) + fourier.for_xla(program)
     program.prune()
     return program, lowered
 

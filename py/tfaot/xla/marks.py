@@ -32,7 +32,7 @@ def order(name: str, numbers: Sequence[int], dtype: Any) -> function_pb2.Functio
     import tensorflow as tf
     from tensorflow.core.framework import function_pb2
 
-    @tf.function(autograph=False)
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def before(left: Any, right: Any) -> Any:
         value, other = (tf.math.real(side) if dtype.is_complex else side for side in (left, right))
         for number in (_FIRST, *(number + _BEYOND for number in numbers)):

@@ -202,8 +202,8 @@ void RunRowCopies(const RowOrder& order, const void* in, void* out,
                   ThreadPool* threads = nullptr);
 
 // Transforms `data`. `roots` and the size of `scratch` are the compile stage's
-// (py/tfaot/compile/program/thunks/fourier_plan.py), both aligned to 64. T is float
-// or double.
+// (py/tfaot/compile/program/thunks/fourier_plan.py), both aligned to 64. T is
+// float or double.
 template <typename T>
 void RunFourier(const Fourier& fourier, const void* roots, void* scratch,
                 void* data);

@@ -99,7 +99,8 @@ constexpr auto Indices(std::integer_sequence<int, kLane...>) {
 }
 
 template <typename V, typename Of>
-using Order = decltype(Indices<Of>(std::make_integer_sequence<int, kCount<V>>()));
+using Order =
+    decltype(Indices<Of>(std::make_integer_sequence<int, kCount<V>>()));
 
 struct Even {
   static constexpr int At(int lane, int) { return 2 * lane; }
@@ -139,7 +140,8 @@ template <typename V>
 TFAOT_INLINE Complex<V> SplitSome(const Scalar<V>* from, std::int64_t count) {
   if (count >= kCount<V>) return Split<V>(from);
   Scalar<V> some[2 * kCount<V>] = {};
-  std::memcpy(some, from, static_cast<std::size_t>(2 * count) * sizeof(some[0]));
+  std::memcpy(some, from,
+              static_cast<std::size_t>(2 * count) * sizeof(some[0]));
   return Split<V>(some);
 }
 
@@ -258,12 +260,10 @@ struct Roots<5> {
 };
 template <>
 struct Roots<7> {
-  static constexpr double kCos[] = {0.62348980185873353053,
-                                    -0.22252093395631440429,
-                                    -0.90096886790241912624};
-  static constexpr double kSin[] = {0.78183148246802980871,
-                                    0.97492791218182360702,
-                                    0.43388373911755812048};
+  static constexpr double kCos[] = {
+      0.62348980185873353053, -0.22252093395631440429, -0.90096886790241912624};
+  static constexpr double kSin[] = {
+      0.78183148246802980871, 0.97492791218182360702, 0.43388373911755812048};
 };
 template <>
 struct Roots<11> {
@@ -309,7 +309,8 @@ struct Butterfly {
         const int turn = (i + 1) * j % kRadix;
         const bool beyond = turn > kHalf;
         const int place = (beyond ? kRadix - turn : turn) - 1;
-        const V cosine = All<V>(static_cast<Scalar<V>>(Roots<kRadix>::kCos[place]));
+        const V cosine =
+            All<V>(static_cast<Scalar<V>>(Roots<kRadix>::kCos[place]));
         const V sine = All<V>(static_cast<Scalar<V>>(
             beyond ? -Roots<kRadix>::kSin[place] : Roots<kRadix>::kSin[place]));
         even.re = MultiplyAdd(cosine, sums[i].re, even.re);
@@ -329,8 +330,7 @@ struct Butterfly {
 // adjacent vectors.
 template <int kRadix, typename V, typename T>
 TFAOT_NOINLINE void Stage(std::int64_t length, std::int64_t step,
-                          const T* roots, const T* from,
-                          T* to) {
+                          const T* roots, const T* from, T* to) {
   constexpr int kSize = 2 * kCount<V>;
   const std::int64_t parts = length / kRadix;
   for (std::int64_t part = 0; part < parts; ++part) {
@@ -408,16 +408,16 @@ TFAOT_NOINLINE void LineStage(std::int64_t length, std::int64_t step,
       for (int k = 0; k < kRadix; ++k) {
         if (k > 0) {
           const T* root = roots + 2 * parts * (k - 1) + part;
-          values[k] = values[k] *
-                      Complex<V>{LoadAs<V>(root), LoadAs<V>(root + parts)};
+          values[k] =
+              values[k] * Complex<V>{LoadAs<V>(root), LoadAs<V>(root + parts)};
         }
         Store(block[0] + kCount<V> * k, values[k].re);
         Store(block[1] + kCount<V> * k, values[k].im);
       }
       for (int half = 0; half < 2; ++half) {
         Transpose(block[half], std::int64_t{kCount<V>}, std::int64_t{kRadix},
-                  std::int64_t{kCount<V>},
-                  to + kRadix * part + apart * half, std::int64_t{kRadix});
+                  std::int64_t{kCount<V>}, to + kRadix * part + apart * half,
+                  std::int64_t{kRadix});
       }
     }
     return;
@@ -451,9 +451,9 @@ T* TransformLanes(const Fourier& fourier, std::int64_t length, const T*& roots,
   for (int i = 0; i < fourier.stages; ++i) {
     const int radix = fourier.radices[i];
     switch (radix) {
-#define TFAOT_STAGE(kRadix)                         \
-  case kRadix:                                      \
-    stage(std::integral_constant<int, kRadix>());   \
+#define TFAOT_STAGE(kRadix)                       \
+  case kRadix:                                    \
+    stage(std::integral_constant<int, kRadix>()); \
     break;
       TFAOT_STAGE(2)
       TFAOT_STAGE(3)
@@ -483,8 +483,7 @@ struct Change {
 };
 
 template <typename V, typename T>
-TFAOT_INLINE Complex<V> Changed(Complex<V> value,
-                                        const Change<T>& change) {
+TFAOT_INLINE Complex<V> Changed(Complex<V> value, const Change<T>& change) {
   const Complex<V> swapped = Swapped(value, change.swap);
   if (change.scale == 1) return swapped;
   const V scale = All<V>(change.scale);
@@ -523,8 +522,8 @@ void TransformOne(const Fourier& fourier, std::int64_t length, const T* roots,
       values[lane] = {LoadAs<V>(block[0] + kSize * lane),
                       LoadAs<V>(block[1] + kSize * lane)};
       if (lane > 0) {
-        values[lane] =
-            values[lane] * Complex<V>{LoadAs<V>(roots), LoadAs<V>(roots + kSize)};
+        values[lane] = values[lane] *
+                       Complex<V>{LoadAs<V>(roots), LoadAs<V>(roots + kSize)};
         roots += 2 * kSize;
       }
     }
@@ -551,8 +550,9 @@ void TransformChirp(const Fourier& fourier, const T* roots, const T* in, T* out,
   T* values = work;
   work += 2 * padded;
   for (std::int64_t i = 0; i < length; i += kSize) {
-    const auto value =
-        Changed(SplitSome<V>(in + 2 * i, std::min(length - i, std::int64_t{kSize})), into);
+    const auto value = Changed(
+        SplitSome<V>(in + 2 * i, std::min(length - i, std::int64_t{kSize})),
+        into);
     Join(value * Split<V>(chirp + 2 * i), values + 2 * i);
   }
   std::fill(values + 2 * rounded, values + 2 * padded, T{0});
@@ -638,7 +638,7 @@ T* TransformAcross(const Fourier& fourier, const T* roots, T* work) {
   const std::int64_t length = fourier.size, padded = fourier.padded;
   if (fourier.method == Fourier::Method::kAcross) {
     return TransformLanes<V>(fourier, length, roots, work,
-                          work + 2 * kSize * length);
+                             work + 2 * kSize * length);
   }
   const T* chirp = roots;
   const T* spectrum = chirp + 2 * length;
@@ -663,7 +663,7 @@ T* TransformAcross(const Fourier& fourier, const T* roots, T* work) {
   multiply(result, spectrum, padded, true);
   stages = roots;
   result = TransformLanes<V>(fourier, padded, stages, result,
-                          result == work ? other : work);
+                             result == work ? other : work);
   // The inverse transform's result has its parts swapped.
   for (std::int64_t i = 0; i < length; ++i) {
     T* at = result + 2 * kSize * i;
@@ -687,28 +687,29 @@ void TransformRows(const Fourier& fourier, const T* roots, std::int64_t rows,
   switch (fourier.method) {
     case Fourier::Method::kDirect:
       for (std::int64_t r = 0; r < rows; ++r) {
-        TransformDirectly<V>(fourier, roots, in + r * in_step, out + r * out_step,
-                          into, outof, work);
+        TransformDirectly<V>(fourier, roots, in + r * in_step,
+                             out + r * out_step, into, outof, work);
       }
       return;
     case Fourier::Method::kOne:
       for (std::int64_t r = 0; r < rows; ++r) {
-        const auto transform =
-            fourier.lanes == kSize ? TransformOne<V, T> : TransformOne<Half<T>, T>;
+        const auto transform = fourier.lanes == kSize
+                                   ? TransformOne<V, T>
+                                   : TransformOne<Half<T>, T>;
         transform(fourier, length, roots, in + r * in_step, out + r * out_step,
                   into, outof, work);
       }
       return;
     case Fourier::Method::kLine:
       for (std::int64_t r = 0; r < rows; ++r) {
-        TransformLine<Half<T>>(fourier, roots, in + r * in_step, out + r * out_step,
-                         into, outof, work);
+        TransformLine<Half<T>>(fourier, roots, in + r * in_step,
+                               out + r * out_step, into, outof, work);
       }
       return;
     case Fourier::Method::kChirp:
       for (std::int64_t r = 0; r < rows; ++r) {
         TransformChirp<V>(fourier, roots, in + r * in_step, out + r * out_step,
-                       into, outof, work);
+                          into, outof, work);
       }
       return;
     case Fourier::Method::kAcross:
@@ -759,8 +760,9 @@ void AfterPairs(std::int64_t half, const T* roots, T* row) {
   for (; k + kSize <= half - k - kSize + 1; k += kSize) {
     T* end = row + 2 * (half - k - kSize + 1);
     Complex<V> low, high;
-    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)), Split<V>(roots + 2 * k),
-         All<V>(static_cast<Scalar<V>>(0.5)), low, high);
+    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)),
+         Split<V>(roots + 2 * k), All<V>(static_cast<Scalar<V>>(0.5)), low,
+         high);
     Join(low, row + 2 * k);
     Join(Reversed<V>(high), end);
   }
@@ -795,8 +797,8 @@ void BeforePairs(std::int64_t half, const T* roots, T* row) {
   for (; k + kSize <= half - k - kSize + 1; k += kSize) {
     T* end = row + 2 * (half - k - kSize + 1);
     Complex<V> low, high;
-    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)), Split<V>(roots + 2 * k), low,
-         high);
+    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)),
+         Split<V>(roots + 2 * k), low, high);
     Join(low, row + 2 * k);
     Join(Reversed<V>(high), end);
   }
@@ -812,7 +814,8 @@ void BeforePairs(std::int64_t half, const T* roots, T* row) {
   }
 }
 
-// Transforms along the last axis: `rows` rows, up to as many as there are lanes.
+// Transforms along the last axis: `rows` rows, up to as many as there are
+// lanes.
 template <typename V, typename T>
 void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
                    T* data, T* work) {
@@ -822,7 +825,7 @@ void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
   const Change<T> outof = {fourier.inverse, static_cast<T>(fourier.scale)};
   if (fourier.kind == Kind::kComplex) {
     return TransformRows<V>(fourier, roots, rows, data, 2 * length, data,
-                         2 * length, into, outof, work);
+                            2 * length, into, outof, work);
   }
   const std::int64_t step = 2 * (length / 2 + 1);
   const bool forward = fourier.kind == Kind::kRealToComplex;
@@ -834,7 +837,7 @@ void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
       BeforePairs<V>(half, pairs, data + r * step);
     }
     TransformRows<V>(fourier, roots, rows, data, step, data, step, into, outof,
-                  work);
+                     work);
     for (std::int64_t r = 0; r < rows && forward; ++r) {
       AfterPairs<V>(half, pairs, data + r * step);
     }
@@ -861,8 +864,8 @@ void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
       }
     }
   }
-  TransformRows<V>(fourier, roots, rows, wide, 2 * length, wide, 2 * length, into,
-                outof, work);
+  TransformRows<V>(fourier, roots, rows, wide, 2 * length, wide, 2 * length,
+                   into, outof, work);
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* from = wide + 2 * length * r;
     T* row = data + r * step;
@@ -906,7 +909,7 @@ void RunFourierOn(const Fourier& fourier, const T* roots, T* work, T* data) {
   if (fourier.inner > 1) {
     for (std::int64_t o = 0; o < fourier.outer; ++o) {
       TransformInner<V>(fourier, roots,
-                     data + 2 * fourier.length * fourier.inner * o, work);
+                        data + 2 * fourier.length * fourier.inner * o, work);
     }
     return;
   }
@@ -915,8 +918,8 @@ void RunFourierOn(const Fourier& fourier, const T* roots, T* work, T* data) {
                                                    : fourier.length / 2 + 1);
   for (std::int64_t o = 0; o < fourier.outer; o += kCount<V>) {
     TransformLast<V>(fourier, roots,
-                  std::min<std::int64_t>(kCount<V>, fourier.outer - o),
-                  data + row * o, work);
+                     std::min<std::int64_t>(kCount<V>, fourier.outer - o),
+                     data + row * o, work);
   }
 }
 

@@ -1,9 +1,8 @@
-#include "tfaot/kernels/fourier.h"
-
 #include <algorithm>
 #include <cstdint>
 
 #include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/fourier.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
 

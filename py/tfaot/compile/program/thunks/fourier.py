@@ -34,7 +34,10 @@ class Fourier(Thunk):
     @property
     def places(self) -> tuple[Place, ...]:
         """The data and the roots of unity."""
-        return (self.data, 2 * self.plan.itemsize * self.plan.values), (self.roots, self.plan.itemsize * self.plan.roots().size)
+        return (self.data, 2 * self.plan.itemsize * self.plan.values), (
+            self.roots,
+            self.plan.itemsize * self.plan.roots().size,
+        )
 
     def uses(self) -> Uses:
         """Returns the data as read and written."""

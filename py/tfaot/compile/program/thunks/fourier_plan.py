@@ -1,4 +1,4 @@
-"""Plans of Fourier transforms: how the runtime computes each of them, with all roots of unity (`runtime/tfaot/kernels/fourier.h`)."""
+"""Plans of Fourier transforms: how `runtime/tfaot/kernels/fourier.h` computes each of them, and all roots of unity."""
 
 from __future__ import annotations
 
@@ -70,7 +70,12 @@ class Plan:
         """The values of vectors that the length fills, or 0. There are whole groups of vectors, or many of them."""
         for lanes in (self.widest, self._half):
             parts, rest = divmod(self.size, lanes)
-            if not rest and (parts % lanes == 0 or parts >= 4 * lanes or lanes == self._half) and _radices(parts) and parts > 1:
+            if (
+                not rest
+                and (parts % lanes == 0 or parts >= 4 * lanes or lanes == self._half)
+                and _radices(parts)
+                and parts > 1
+            ):
                 return lanes
         return 0
 
@@ -149,9 +154,7 @@ class Plan:
             yield _vectors(_unity(self.padded, places * lanes), self.lanes)
 
 
-def along(
-    kind: Kind, inverse: bool, batch: int, lengths: Sequence[int], lanes: int, itemsize: int
-) -> tuple[Plan, ...]:
+def along(kind: Kind, inverse: bool, batch: int, lengths: Sequence[int], lanes: int, itemsize: int) -> tuple[Plan, ...]:
     """Returns the transforms along one axis each that make up a transform in several dimensions.
 
     Args:
@@ -170,7 +173,11 @@ def along(
         outer = batch * math.prod(lengths[:axis])
         scale = 1 / lengths[axis] if inverse else 1.0
         plans.append(Plan("Complex", inverse, outer, lengths[axis], inner, scale, lanes, itemsize))
-    return tuple(plan for plan in (plans[::-1] if kind == "ComplexToReal" else plans) if plan.length > 1 or plan.kind != "Complex")
+    return tuple(
+        plan
+        for plan in (plans[::-1] if kind == "ComplexToReal" else plans)
+        if plan.length > 1 or plan.kind != "Complex"
+    )
 
 
 def _smooth(number: int) -> bool:
@@ -205,7 +212,8 @@ def _unity(order: int, powers: Array) -> Array:
     base = np.exp(-1j * rest)
     half = np.sqrt(0.5)
     eighths = np.array([1, half - half * 1j, -1j, -half - half * 1j, -1, -half + half * 1j, 1j, half + half * 1j])
-    return base * eighths[eighth.astype(int) % 8]
+    rotated: Array = base * eighths[eighth.astype(int) % 8]
+    return rotated
 
 
 def _pairs(values: Array) -> Array:
