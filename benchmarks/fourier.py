@@ -115,7 +115,11 @@ def main() -> None:
             [*flags, "-ffp-contract=off", *includes, f"{folder}/run.cc", f"{folder}/ducc.o", "-o", library]
         )
         times = ctypes.CDLL(library).Times
-    print("| length | float32, µs | / ducc0 | real, µs | / ducc0 | float64, µs | / ducc0 | real, µs | / ducc0 |\n" + "|---" * 9 + "|")
+    print(
+        "| length | float32, µs | / ducc0 | real, µs | / ducc0 | float64, µs | / ducc0 | real, µs | / ducc0 |\n"
+        + "|---" * 9
+        + "|"
+    )
     for length in LENGTHS:
         cells = [
             f"{1e6 * ours:.2f} | {theirs / ours:.2f}"
@@ -126,10 +130,14 @@ def main() -> None:
         print(f"| {length} | " + " | ".join(cells) + " |", flush=True)
 
 
-def measured(times: ctypes._NamedFuncPointer, level: str, length: int, dtype: np.dtype, *, real: bool) -> tuple[float, float]:
+def measured(
+    times: ctypes._NamedFuncPointer, level: str, length: int, dtype: np.dtype, *, real: bool
+) -> tuple[float, float]:
     """Returns the seconds that one transform takes here and in ducc0."""
     size = dtype.itemsize
-    (plan,) = along("RealToComplex" if real else "Complex", False, 1, [length], TARGETS[level].vector_bytes // size, size)
+    (plan,) = along(
+        "RealToComplex" if real else "Complex", False, 1, [length], TARGETS[level].vector_bytes // size, size
+    )
     memory = [fourier_test.guarded(count, dtype) for count in (plan.roots().size, plan.scratch, 2 * plan.values)]
     memory[0][fourier_test.GUARD : -fourier_test.GUARD] = plan.roots()
     memory[2][:] = 0

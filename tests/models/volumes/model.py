@@ -1,4 +1,4 @@
-"""A step that trains a small net of 3-D convolutions, with strides, groups, any padding, pooling, and one that goes back up."""
+"""A step that trains a small net of 3-D convolutions, with strides, any padding, pooling, and one that goes back up."""
 
 import tensorflow as tf
 
@@ -17,7 +17,7 @@ def _kernel(name, *shape):
 def model_fn(x, y):
     """Returns the loss, and the volume that the net computes."""
     down = tf.nn.relu(tf.nn.conv3d(x, _kernel("down", 3, 3, 3, 2, 4), [1, 2, 2, 2, 1], "SAME"))
-    wide = tf.nn.relu(tf.nn.conv3d(down, _kernel("wide", 2, 1, 3, 2, 6), [1, 1, 1, 1, 1], "VALID"))
+    wide = tf.nn.relu(tf.nn.conv3d(down, _kernel("wide", 2, 1, 3, 4, 6), [1, 1, 1, 1, 1], "VALID"))
     wide = tf.pad(wide, [(0, 0), (0, 1), (0, 0), (1, 1), (0, 0)])
     pooled = tf.nn.avg_pool3d(wide, 2, 1, "SAME") + tf.nn.max_pool3d(wide, 2, 1, "SAME")
     up = tf.nn.conv3d_transpose(pooled, _kernel("up", 3, 3, 3, 3, 6), [2, 7, 8, 9, 3], [1, 2, 2, 2, 1], "SAME")
