@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -115,11 +116,8 @@ def main() -> None:
             [*flags, "-ffp-contract=off", *includes, f"{folder}/run.cc", f"{folder}/ducc.o", "-o", library]
         )
         times = ctypes.CDLL(library).Times
-    print(
-        "| length | float32, µs | / ducc0 | real, µs | / ducc0 | float64, µs | / ducc0 | real, µs | / ducc0 |\n"
-        + "|---" * 9
-        + "|"
-    )
+    columns = [f"{kind} | / ducc0" for kind in ("float32, µs", "real, µs", "float64, µs", "real, µs")]
+    print(f"| length | {' | '.join(columns)} |\n" + "|---" * 9 + "|")
     for length in LENGTHS:
         cells = [
             f"{1e6 * ours:.2f} | {theirs / ours:.2f}"
@@ -131,7 +129,7 @@ def main() -> None:
 
 
 def measured(
-    times: ctypes._NamedFuncPointer, level: str, length: int, dtype: np.dtype, *, real: bool
+    times: ctypes._NamedFuncPointer, level: str, length: int, dtype: np.dtype[Any], *, real: bool
 ) -> tuple[float, float]:
     """Returns the seconds that one transform takes here and in ducc0."""
     size = dtype.itemsize

@@ -68,7 +68,9 @@ class FourierTest(unittest.TestCase):
     """The kernels, compiled for each level that this CPU has."""
 
     def setUp(self) -> None:
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = Path(temporary.name)
         (folder / "run.cc").write_text(SOURCE)
         flags = Path("/proc/cpuinfo").read_text()
         self.libraries = {}
@@ -122,7 +124,7 @@ class FourierTest(unittest.TestCase):
                 methods |= {plan.method for plan in plans}
                 if kind == "RealToComplex":
                     x = normal([batch, *lengths]).astype(real)
-                    want = np.fft.rfftn(x.astype(np.float64), axes=axes)
+                    want: Array = np.fft.rfftn(x.astype(np.float64), axes=axes)
                     room = [(0, 0)] * rank + [(0, 2 * row - lengths[-1])]
                     got = self.transformed(level, plans, np.pad(x, room)).view(whole).reshape(want.shape)
                 else:
