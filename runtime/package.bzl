@@ -31,6 +31,8 @@ PACKAGE_KERNELS = [
     "tfaot/kernels/column_sums_f32.cc",
     "tfaot/kernels/convolution_f32.cc",
     "tfaot/kernels/filter_gradient_f32.cc",
+    "tfaot/kernels/fourier_f32.cc",
+    "tfaot/kernels/fourier_f64.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",

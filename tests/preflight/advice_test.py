@@ -189,22 +189,6 @@ CASES = {
         BOXES,
         same=False,
     ),
-    "Conv3D": Case(
-        'tf.nn.conv3d(x, tf.ones((2, 2, 2, 1, 1)), [1, 1, 1, 1, 1], "VALID")',
-        "sum 2-D convolutions over the first dimension",
-        """
-        kernel = tf.ones((2, 2, 1, 1))
-        planes = [tf.nn.conv2d(x[:, k : k + 3][0], kernel, 1, "VALID") for k in (0, 1)]
-        tf.add_n(planes)[None]""",
-        "x: (1, 4, 5, 5, 1) float32",
-    ),
-    "RFFT": Case(
-        "tf.math.real(tf.signal.rfft(x))",
-        "multiply by a constant matrix of the transform",
-        """
-        turns = tf.range(4.0)[:, None] * tf.range(3.0) * (2 * 3.14159265 / 4)
-        x @ tf.cos(turns)""",
-    ),
     "MatMul of uint8": Case(
         "tf.raw_ops.MatMul(a=x, b=x)",
         "cast its operands to a dtype that XLA supports, such as float32 or int32",

@@ -18,6 +18,7 @@ from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
 from tfaot.compile.program.thunks import header
 from tfaot.compile.program.thunks.compiled import Compiled, described
+from tfaot.compile.program.thunks.fourier import placed
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.values.instructions import kernels
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
@@ -173,15 +174,21 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
         program_shape.check(module, manifest, wanted.entry_point.name, wanted.batch, sources)
     modules = {isa: xla.read(hlo_pb2.HloProto.FromString(each.hlo).hlo_module) for isa, each in made.items()}
+    functions = {isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()}
+    roots = dict[str, bytes]()
+    for isa in functions:
+        functions[isa], tables = placed(functions[isa], modules[isa], isa)
+        roots |= tables
     before = Compiled(
-        functions={isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()},
-        values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
+        functions=functions,
+        values={symbol: value for data in objects for symbol, value in constants.values(data).items()}
+        | {symbol: memoryview(table) for symbol, table in roots.items()},
         weights=manifest.weights.rounded_to,
         modules=[*modules.values()],
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
-        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={}, packed={})
+        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={**roots}, packed={})
         return compiled, table.run(compiled, names)
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
@@ -221,10 +228,9 @@ def _rewritten(
       had nothing to inspect are left out.
     """
     from tfaot.compile import table
-    from tfaot.graph import convolutions
 
     graph = given.read_graph()
-    if not names and not convolutions.any_by_kernel(graph):
+    if not names and not inputs.to_lower(graph):
         return given, {}, {}
     config, failed = given.read_config(), dict[str, str]()
 

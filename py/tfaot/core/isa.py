@@ -24,11 +24,14 @@ class Target:
     """In addition to those of the CPU."""
     vectors: int = 0
     """Bits of the vectors that XLA's kernels of larger models use; 0 is XLA's own choice for the CPU."""
+    vector_bytes: int = 16
+    """The size of the vectors of the runtime's kernels: `kVectorBytes` in runtime/tfaot/kernels/lanes.h."""
 
 
 TARGETS = {
-    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3")},
-    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", _NO_GATHERS, vectors=512),
+    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2")},
+    "x86-64-v3": Target(TARGET_TRIPLE, "x86-64-v3", vector_bytes=32),
+    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", _NO_GATHERS, vectors=512, vector_bytes=64),
     "armv8-a": Target(_ARM_TRIPLE, "generic", "+neon"),
     "armv8.2-a+dotprod+fp16": Target(_ARM_TRIPLE, "generic", "+neon,+crc,+lse,+rdm,+fullfp16,+dotprod"),
 }

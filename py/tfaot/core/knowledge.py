@@ -227,14 +227,6 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 
 NOT_AHEAD_OF_TIME: Mapping[str, str] = {
     **dict.fromkeys(
-        _words("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D"),
-        "XLA's ahead-of-time compiler has no code for Fourier transforms",
-    ),
-    **dict.fromkeys(
-        _words("Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2"),
-        "XLA's ahead-of-time compiler has no code for 3-D convolutions",
-    ),
-    **dict.fromkeys(
         _words("CollectiveReduceV2 XlaAllReduce XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),

@@ -215,7 +215,15 @@ def programs() -> dict[str, Case]:
             (f(3, 4),),
         ),
         "resize": (lambda x: jax.image.resize(x, (1, 6, 6, 2), "bilinear"), (f(1, 4, 4, 2),)),
-        "fft": (lambda x: jnp.fft.fft(x).real, (f(6),)),
+        "fft": (
+            lambda x, y: (
+                jnp.fft.fft(x).real,
+                jnp.fft.irfft(2 * jnp.fft.rfft(x)),
+                jnp.fft.ifftn(y).imag,
+                jnp.fft.irfft2(jnp.fft.rfft2(y) + 1, (3, 4)),
+            ),
+            (f(6), f(2, 3, 4)),
+        ),
         "same": (lambda a: (a, a, jnp.ones(2)), (f(3),)),
     }
 

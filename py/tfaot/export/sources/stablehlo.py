@@ -297,7 +297,7 @@ class _Kept:
         sizes = [type_.size for type_ in self.operands]
         if operation == "convolution":
             return sizes[1] // min(size or 1 for size in self.operands[1].shape)
-        if operation in ("cholesky", "dot_general", "fft", "triangular_solve"):
+        if operation in ("cholesky", "dot_general", "triangular_solve"):
             return max(size or 1 for size in self.operands[0].shape)
         if not re.search(r"stablehlo\.(add|multiply)\b", text):
             return 0
@@ -699,10 +699,23 @@ class _Builder:
     def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
         """Adds a node with an operation that stays as it is."""
         name = kept.statement.operation.rpartition(".")[2]
+        if name == "fft":
+            return [_fourier(kept.statement.text, operands[0])]
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
         return results
+
+
+def _fourier(text: str, operand: Any) -> Any:
+    """Returns a Fourier transform in TensorFlow's own op."""
+    kind = re.search(r"\b(I?R?FFT)\b", text)
+    length = re.search(r"(?:length = \[|array<i64: )([\d, ]+)", text)
+    assert kind and length, text
+    sizes = [int(size) for size in length[1].split(",")]
+    suffix = ("", "2d", "3d")[len(sizes) - 1]
+    transform = getattr(tf.signal, kind[1].lower() + suffix)
+    return transform(operand, sizes) if "R" in kind[1] else transform(operand)
 
 
 def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
