@@ -141,7 +141,8 @@ def package_objects(*, stem, functions, levels, embed_variables, copts, variable
       variables: (str) the path of the file with these values
       compile: (function) compile(name, kind, flags, function, level) compiles a source into an object of this name: `source`,
         `executor` of a function for a level, `variables`, `weights`, or `fingerprint`
-      made: (function) made(kind, function, level) returns an object of the compile stage: `constants`, or `objects` of a level
+      made: (function) made(function, level) returns an object of the compile stage: the kernels of a level, or without one, the
+        constants
 
     Returns:
       (dict) objects by their names in the library
@@ -157,7 +158,7 @@ def package_objects(*, stem, functions, levels, embed_variables, copts, variable
     for kind in (["weights"] if embed_variables else []) + ["fingerprint"]:
         objects["{}.{}.o".format(stem, kind)] = compile("{}.{}.o".format(stem, kind), kind, plain)
     for function in functions:
-        objects[function.stem + ".constants.o"] = made("constants", function)
+        objects[function.stem + ".constants.o"] = made(function)
         for level in levels:
-            objects["{}.{}.kernels.o".format(function.stem, level)] = made("objects", function, level)
+            objects["{}.{}.kernels.o".format(function.stem, level)] = made(function, level)
     return objects

@@ -49,11 +49,11 @@ RENDER = {
 VERIFY = {"goldens": ".goldens.safetensors"}
 
 HLO = {
+    "drawing": ".hlo.dot",
     "hlo": ".hlo.pb",
     "hlo_text": ".hlo.txt",
-    "optimized_hlo": ".optimized_hlo.txt",
     "optimized_drawing": ".optimized_hlo.dot",
-    "drawing": ".hlo.dot",
+    "optimized_hlo": ".optimized_hlo.txt",
 }
 
 STABLEHLO = {

@@ -130,7 +130,7 @@ def _objects(ctx, header):
         file = one[kind] if function == None else compiled.sources[level][functions.index(function)]
         return compile(name, file, flags, hdrs = hdrs.get(kind, []), files = embedded.get(kind, []))
 
-    def made(kind, function, level = None):
+    def made(function, level = None):
         index = functions.index(function)
         return compiled.constants[index] if level == None else compiled.objects[index * len(compiled.isa) + compiled.isa.index(level)]
 

@@ -263,8 +263,10 @@ class Build:
                 return add(name, self._of_level("sources", function, level), flags)
             return add(name, self.path(ends[kind], self.functions[0].stem if kind == "fingerprint" else None), flags)
 
-        def made(kind: str, function: Any, level: str = "") -> str:
-            return self._of_level(kind, function, level) if level else self.path(_FILES.COMPILE[kind], function.stem)
+        def made(function: Any, level: str = "") -> str:
+            if level:
+                return self._of_level("objects", function, level)
+            return self.path(_FILES.COMPILE["constants"], function.stem)
 
         (self._root / "objects").mkdir(exist_ok=True)
         objects: dict[str, str] = self._rules.package_objects(
