@@ -309,7 +309,7 @@ _PACKAGES = {
         "xla",
     ],
     "render": ["", "core", "render", "render/templates"],
-    "verify": ["", "core", "graph", "verify"],
+    "verify": ["", "core", "graph", "verify", "xla"],
     "hlo": ["", "core", "graph", "hlo", "tfcompile", "xla"],
     "stablehlo": ["", "core", "graph", "hlo", "tfcompile", "xla"],
 }
