@@ -329,7 +329,7 @@ ELSEWHERE = {
     "use another implementation of the trees": "TensorFlow has removed these ops",
     "use the layer's implementation in plain ops": "needs an NVIDIA GPU",
     "use resource variables, as TensorFlow 2 does": "of graphs of TensorFlow 1, whose variables the export stage converts",
-    "replace it by a product with a constant matrix": "of transforms that no function of TensorFlow's makes; as for RFFT",
+    "replace it by a product with a constant matrix": "of transforms that no function of TensorFlow's makes",
     "use a tf.TensorArray of a fixed size": "as for a growing list",
 }
 """Advice on what these models can't contain, and why."""

@@ -140,11 +140,14 @@ def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError |
     sources = sources_of(request)
     nodes, ops = list[str](), set[str]()
     for prefix, node in _all_nodes(request):
-        # A node that keeps an operation of StableHLO has its name.
-        kept = node.op == "XlaCallModule" and re.fullmatch(rf"(.*/)?{kind}(_\d+)?", node.name)
-        if kept or kind in node.op.lower():
+        # A node that keeps an operation of StableHLO has its name: replica_id, as that of XlaReplicaId.
+        kept = node.op == "XlaCallModule"
+        if kept and re.fullmatch(rf"(.*/)?{thunk[1].replace('-', '_')}(_\d+)?", node.name):
             nodes.append(place(prefix, node, sources))
-            ops.add(kind.upper() if kept else node.op)
+            ops.add("Xla" + thunk[1].title().replace("-", ""))
+        elif not kept and kind in node.op.lower():
+            nodes.append(place(prefix, node, sources))
+            ops.add(node.op)
     known_ops = sorted(ops & knowledge.NOT_AHEAD_OF_TIME.keys())
     return TfaotError(
         f"{what}: XLA can't compile {kind} ahead of time",

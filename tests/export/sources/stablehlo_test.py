@@ -128,8 +128,8 @@ class JaxTest(StageTest):
         for name in ("transformed.mlir", "transformed.mlirbc", "transformed_loop.mlir"):
             with self.subTest(name):
                 sources = json.loads(Path(self.exported(name).path("sources")).read_text())
-                (line,) = {place for node, place in sources.items() if node.rpartition("/")[2] == "fft"}
-                self.assertRegex(line, rf"jax_operations\.py:{line_of('jnp.fft.rfft')}$")
+                (line,) = {place for node, place in sources.items() if node.rpartition("/")[2] == "rfft"}
+                self.assertRegex(line, rf"jax_operations\.py:{line_of('spectrum = jnp.fft.rfft')}$")
 
     def test_platforms(self) -> None:
         """A program for several platforms doesn't say which branch is whose."""
@@ -359,16 +359,17 @@ class TextTest(StageTest):
         exported = self.exported(
             """
             #call = loc("main.py":30:1)
-            func.func @main(%0: tensor<6xf32>) -> tensor<4xcomplex<f32>> {
-              %1 = stablehlo.fft %0, type = RFFT, length = [6] : (tensor<6xf32>) -> tensor<4xcomplex<f32>>
-                loc("fft"(callsite("f"("/lib/site-packages/jax/fft.py":1:2) at callsite("g"("net.py":7:3 to :9) at #call))))
-              return %1 : tensor<4xcomplex<f32>>
+            func.func @main(%0: tensor<ui32>) -> tensor<ui32> {
+              %1 = stablehlo.replica_id : tensor<ui32>
+                loc("axis"(callsite("f"("/lib/site-packages/jax/a.py":1:2) at callsite("g"("net.py":7:3 to :9) at #call))))
+              %2 = stablehlo.add %0, %1 : tensor<ui32>
+              return %2 : tensor<ui32>
             }
             """
         )
         self.assertRegex(
             self.error_of(self.compile, exported),
-            r"can't compile fft .*\n\n    XlaCallModule 'fft' at net\.py:7\n\n(.|\n)*multiply by a constant matrix",
+            r"can't compile replicaid .*\n\n    XlaCallModule 'replica_id' at net\.py:7\n\n(.|\n)*for a single device",
         )
 
     def test_ill_formed(self) -> None:
