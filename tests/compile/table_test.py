@@ -75,21 +75,22 @@ class TableTest(StageTest):
             table.chosen(["fold_batch_norm/"])
 
     def test_what_is_written(self) -> None:
-        """The file says how many places each pass changed, 0 if it found none, and null if it is off, and which kernels to link."""
+        """The file says how many places each pass changed, 0 if it found none, and null if it is off, and what is left."""
         from tfaot.compile import table
 
         exported = self.export(NET % "y")
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
             self.compile(exported, passes=patterns)
             written = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([*written], [*(each.name for each in table.PASSES), "failed", "packed", "kernels"])
+            self.assertEqual([*written], [*(each.name for each in table.PASSES), "failed", "packed", "kernels", "remaining", "missed"])
             self.assertEqual(written["fold_batch_norm"], want)
             self.assertEqual(written["kernels"], ["tfaot/kernels/convolution_f32.cc"])
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.compile(exported)
         self.assertEqual(
             json.loads(Path(exported.path("passes")).read_text()),
-            {each.name: 0 for each in table.PASSES} | {"failed": {}, "packed": [], "kernels": []},
+            {each.name: 0 for each in table.PASSES}
+            | {"failed": {}, "packed": [], "kernels": [], "remaining": {"x86-64-v3": 1}, "missed": []},
         )
 
     def test_passes_that_raise(self) -> None:

@@ -71,8 +71,7 @@ class Request:
     passes: tuple[str, ...] = ()
     """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
-    """JSON: how many places each pass changed (null for a pass that is off), which passes raised an exception, and which
-    constants were packed. Empty for no such file."""
+    """JSON, which docs/reference/passes.md describes. Empty for no such file."""
     tolerant: bool = False
     """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
     out_plan: str = ""
@@ -178,7 +177,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
-        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={}, packed={})
+        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={}, packed={}, reasons={})
         return compiled, table.run(compiled, names)
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
@@ -193,7 +192,13 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
-        others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
+        others = {
+            "failed": failed,
+            "packed": packed,
+            "kernels": rendered.kernels,
+            "remaining": compiled.remaining,
+            "missed": compiled.near_misses,
+        }
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_plan:
         _write_text(request.out_plan, _plan(hlo[request.isa[-1]], modules[request.isa[-1]], manifest))

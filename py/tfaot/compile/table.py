@@ -198,6 +198,8 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
     order = Order(subject) if isinstance(subject, Program) else None
     for each in PASSES:
         if isinstance(subject, each.on):
+            if isinstance(subject, Compiled):
+                subject.running = each.name
             try:
                 places[each.name] = each.rewrite(subject) if each.name in names else None
             except TfaotError:
