@@ -82,7 +82,10 @@ class TableTest(StageTest):
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
             self.compile(exported, passes=patterns)
             written = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([*written], [*(each.name for each in table.PASSES), "failed", "packed", "kernels", "remaining", "missed"])
+            self.assertEqual(
+                [*written],
+                [*(each.name for each in table.PASSES), "failed", "packed", "kernels", "remaining", "missed"],
+            )
             self.assertEqual(written["fold_batch_norm"], want)
             self.assertEqual(written["kernels"], ["tfaot/kernels/convolution_f32.cc"])
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")

@@ -338,8 +338,7 @@ class Build:
         for path in self._rules["PACKAGE_SOURCES"]:
             name = path.removesuffix(".cc").replace("/", ".") + ".o"
             add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
-        passes = [self.path(".passes.json", function.stem) for function in self.functions]
-        for path in kernels.called(self._rules["PACKAGE_KERNELS"], passes):
+        for path in kernels.called(self._rules["PACKAGE_KERNELS"], self._passes()):
             for level in self.levels:
                 name = f"{path.removesuffix('.cc').replace('/', '.')}.{level}.o"
                 add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level))
@@ -353,6 +352,13 @@ class Build:
         self.step(f"compiling {len(sources)} C++ files")
         cxx.compile_all(tools.compiler, sources)
         return made
+
+    def _passes(self) -> list[str]:
+        return [self.path(".passes.json", function.stem) for function in self.functions]
+
+    def passes(self) -> list[str]:
+        """Returns what the passes did, as text, for each function."""
+        return [Path(path).read_text(encoding="utf-8") for path in self._passes()]
 
     def pack(self, tools: cxx.Tools, objects: Mapping[str, str], *, folder: str | None, archive: str | None) -> None:
         """Writes the package of `objects`, with that of the C interface."""

@@ -157,7 +157,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             manifest, wanted, request.graph, config, request.sources, request.xla_flags, request.target_triple
         )
         # Building a graph starts threads, and a process with running threads must not fork.
-        given, places, failed = isolate.run_isolated(
+        given, places, missed, failed = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
@@ -177,7 +177,9 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
-        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={}, packed={}, reasons={})
+        compiled = dataclasses.replace(
+            before, functions={**before.functions}, replaced={}, added={}, packed={}, reasons={}
+        )
         return compiled, table.run(compiled, names)
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
@@ -197,7 +199,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             "packed": packed,
             "kernels": rendered.kernels,
             "remaining": compiled.remaining,
-            "missed": compiled.near_misses,
+            "missed": missed + compiled.near_misses,
         }
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_plan:
@@ -207,7 +209,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
 
 def _rewritten(
     given: Inputs, names: Collection[str], folder: str, *, tolerant: bool
-) -> tuple[Inputs, dict[str, int | None], dict[str, str]]:
+) -> tuple[Inputs, dict[str, int | None], list[dict[str, str]], dict[str, str]]:
     """Applies the graph passes, and replaces what XLA can't compile with other ops.
 
     Args:
@@ -217,15 +219,15 @@ def _rewritten(
       tolerant: as in `Request`.
 
     Returns:
-      The compiler's input, how many places each pass changed, and what each pass said that raised an exception. Passes that
-      had nothing to inspect are left out.
+      The compiler's input, how many places each pass changed, near misses, and what each pass said that raised an exception.
+      Passes that had nothing to inspect are left out.
     """
     from tfaot.compile import table
     from tfaot.graph import convolutions
 
     graph = given.read_graph()
     if not names and not convolutions.any_by_kernel(graph):
-        return given, {}, {}
+        return given, {}, [], {}
     config, failed = given.read_config(), dict[str, str]()
 
     def work(names: Collection[str]) -> table.Applied:
@@ -234,7 +236,7 @@ def _rewritten(
     applied = table.without_failures(work, names, failed) if tolerant else work(names)
     if applied.lowered or any(applied.places.values()):
         given = inputs.rewritten(given, applied.graph, applied.origins, folder)
-    return given, applied.places, failed
+    return given, applied.places, applied.missed, failed
 
 
 def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Made], list[bytes]]:

@@ -64,9 +64,7 @@ def summed(module: Module) -> dict[str, Summed]:
     return {kernel: each for kernel, each in found.items() if each is not None}
 
 
-def replace(
-    function: CompiledFunction, known: Mapping[str, Summed], missed: Missed = unnoted
-) -> CompiledFunction:
+def replace(function: CompiledFunction, known: Mapping[str, Summed], missed: Missed = unnoted) -> CompiledFunction:
     """Replaces kernels by calls of the runtime, also in loops.
 
     Args:

@@ -53,9 +53,7 @@ def filter_gradients(compiled: Compiled) -> int:
     return compiled.most(lambda each: isinstance(each, FilterGradient))
 
 
-def replace(
-    function: CompiledFunction, known: dict[str, Computation], missed: Missed = unnoted
-) -> CompiledFunction:
+def replace(function: CompiledFunction, known: dict[str, Computation], missed: Missed = unnoted) -> CompiledFunction:
     """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
 
     Loops stay: what a step writes, the next one may read.

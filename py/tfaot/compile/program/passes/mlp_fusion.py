@@ -92,9 +92,7 @@ def _layer(kernel: Kernel, known: VectorProduct | None, missed: Missed) -> Dense
     return Dense(dot.out, dot.rhs, dot.lhs, bias, dot.k, dot.m, dot.transpose_lhs, -math.inf, math.inf)
 
 
-def _finished(
-    layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish, ...]], missed: Missed
-) -> Dense | None:
+def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish, ...]], missed: Missed) -> Dense | None:
     """Returns a layer that also does what a kernel does to its result in place, if that is possible."""
     size = SIZES["float"] * layer.columns
     place = SizedSlice(layer.out, size)

@@ -87,7 +87,9 @@ class Compiled:
     @property
     def near_misses(self) -> list[dict[str, str]]:
         """The near misses of all passes: what they left, as far as no other pass has replaced it since."""
-        origins = {symbol: each.attributes.metadata.op_name for module in self.modules for symbol, each in kernels(module)}
+        origins = {
+            symbol: each.attributes.metadata.op_name for module in self.modules for symbol, each in kernels(module)
+        }
         left = {thunk.title for function in self.functions.values() for thunk in walk(function.thunks)}
         for index, constant in enumerate(self.constants):
             if index not in self.packed:
