@@ -11,7 +11,7 @@ from tfaot import profile
 
 class ProfileTest(unittest.TestCase):
     def test_table(self) -> None:
-        """Samples are counted by function, whatever the offset. Kernels lose tfcompile's prefix, shares become times, near misses follow."""
+        """Samples are counted by function, whatever the offset. Kernels lose their prefix, and near misses follow them."""
         script = "\n".join(
             [
                 "    55d0c0de tfcompile_xla_generated_tfcompile_12_tfaot_internal__M1a_add_fusion+0x10 (/a/driver)",
