@@ -43,7 +43,7 @@ def near_misses(passes: Iterable[str]) -> dict[str, list[str]]:
 
 
 def table(script: str, microseconds: float, missed: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns lines of a table: a function's share, its microseconds per step, its name, and its near misses. Omits the smallest."""
+    """Returns lines of a table: a function's share, its microseconds per step, its name, and near misses. Omits the smallest."""
     lines = [f"{'share':>7} {'us/step':>10}  function"]
     for function, share in shares(script):
         if share >= 0.001:

@@ -72,7 +72,6 @@ def _tf_aot_compile_impl(ctx):
         all_outputs += outputs
     return [
         DefaultInfo(files = depset(all_outputs)),
-        OutputGroupInfo(passes = depset([files.passes for files in made])),
         TfaotObjectInfo(
             label = ctx.label,
             isa = isa,
@@ -137,7 +136,6 @@ def _compile_all(ctx, graph, isa, platform):
     )
     return [
         DefaultInfo(files = depset(outputs)),
-        OutputGroupInfo(passes = depset([descriptions])),
         TfaotObjectInfo(
             label = ctx.label,
             isa = isa,

@@ -106,7 +106,9 @@ class TableTest(StageTest):
         self.assertEqual(written["remaining"], {"x86-64-v3": len(called)})
         found = {miss["pass"]: miss for miss in written["missed"]}
         self.assertEqual(found["max_pools"]["origin"], "MaxPool2d")
-        self.assertEqual(found["max_pools"]["reason"], "its windows have more than 25 values, or the image fewer than 8 channels")
+        self.assertEqual(
+            found["max_pools"]["reason"], "its windows have more than 25 values, or the image fewer than 8 channels"
+        )
         self.compile(exported, passes=("*", "!max_pools"))
         written = json.loads(Path(exported.path("passes")).read_text())
         self.assertNotIn("max_pools", {miss["pass"] for miss in written["missed"]})

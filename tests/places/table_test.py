@@ -38,7 +38,9 @@ class TableTest(unittest.TestCase):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 text = {"softmax": index, "erfc": 0, "prepack": None, "remaining": {"x86-64-v3": 7}, "missed": []}
                 (root / name).write_text(json.dumps(text))
-            rows = places.read(root, [*files, "a/cut.descriptions"], ["//a:net", "//a:net.Train", "//a:cut", "//b:net"])
+            rows = places.read(
+                root, [*files, "a/cut.descriptions"], ["//a:net", "//a:net.Train", "//a:cut_library", "//b:net"]
+            )
         left = {"x86-64-v3": 7}
         self.assertEqual(
             rows,
@@ -46,7 +48,7 @@ class TableTest(unittest.TestCase):
                 "//a:net": left,
                 "//a:net.Train": {"softmax": 1, **left},
                 "//a:net.Train Run_b8": {"softmax": 2, **left},
-                "//a:cut c0": {"softmax": 4, **left},
+                "//a:cut_library c0": {"softmax": 4, **left},
             },
         )
 

@@ -23,6 +23,8 @@ Row = Mapping[str, int]
 TABLE = "tests/places/places.bzl"
 RENEW = "./bazelw run //tools/dev:places"
 _PATTERNS = ("//examples/...", "//benchmarks/...")
+LIBRARIES = "filter('^[^.]*$', kind('tf_aot_link rule', {}))"
+"""A query for libraries, without those that only tests have, such as `NAME.taps`."""
 _ENDING = ".passes.json"
 _LARGE = ("bert_base", "convnext", "efficientnet_b0", "mobilenet_v2", "resnet18", "resnet50", "unet", "wavenet")
 """Nets that take minutes, unless a tier builds them anyway."""
@@ -89,11 +91,16 @@ def read(root: Path, files: Iterable[str], libraries: Collection[str]) -> dict[s
             # Bazel's folder for outputs comes before the package.
             package, name = os.path.split(path.partition("/bin/")[2] or path)
             owners = (label for label in libraries if label.startswith(f"//{package}:"))
-            owner = max((label for label in owners if name.startswith(label.partition(":")[2] + ".")), key=len)
-            stem = file.name if file.name != name else name.removeprefix(owner.partition(":")[2])
+            owner = max((label for label in owners if name.startswith(f"{_stem(label)}.")), key=len)
+            stem = file.name if file.name != name else name.removeprefix(_stem(owner))
             function = stem.removesuffix(_ENDING).strip("._")
             rows[f"{owner} {function}".strip()] = row(json.loads(file.read_text(encoding="utf-8")))
     return rows
+
+
+def _stem(label: str) -> str:
+    """Returns what the names of a library's files begin with. That of clusters is the ops'."""
+    return label.partition(":")[2].removesuffix("_library")
 
 
 def differences(old: Mapping[str, Row], new: Mapping[str, Row]) -> tuple[list[str], list[str]]:
@@ -129,9 +136,9 @@ def compiled(libraries: Sequence[str], bazel: Callable[..., str]) -> dict[str, R
       libraries: their labels.
       bazel: runs a Bazel command with arguments, and returns its output.
     """
-    group, targets = "--output_groups=passes", [f"{library}.compile" for library in libraries]
-    bazel("build", "--noshow_progress", "--keep_going", group, *targets)
-    listed = bazel("cquery", "--noshow_progress", "--output=files", group, f"set({' '.join(targets)})").split()
+    group = "--output_groups=manifest"
+    bazel("build", "--noshow_progress", "--keep_going", group, *libraries)
+    listed = bazel("cquery", "--noshow_progress", "--output=files", group, f"set({' '.join(libraries)})").split()
     root = Path(bazel("info", "execution_root").strip())
     return read(root, [file for file in listed if (root / file).exists()], libraries)
 
@@ -144,7 +151,7 @@ def _bazel(*arguments: str) -> str:
 
 
 def _queried(expression: str) -> list[str]:
-    return [label.removesuffix(".compile") for label in _bazel("query", "--noshow_progress", expression).split()]
+    return _bazel("query", "--noshow_progress", expression).split()
 
 
 def main() -> None:
@@ -155,9 +162,7 @@ def main() -> None:
     parser.add_argument("--totals", action="store_true", help="only print sums of the rows")
     flags = parser.parse_args()
     os.chdir(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    kind = 'kind("tf_aot_compile rule", {})'
-    wanted = " + ".join(each if each.endswith(("...", ":all")) else f"{each}.compile" for each in flags.patterns)
-    libraries = _queried(kind.format(wanted))
+    libraries = _queried(LIBRARIES.format(" + ".join(flags.patterns)))
     old = parsed(Path(TABLE).read_text(encoding="utf-8"))
     if flags.missing:
         missing = {*libraries} - {*labels(name for rows in old.values() for name in rows)}

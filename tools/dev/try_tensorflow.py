@@ -312,10 +312,10 @@ class Trial:
 
     def places(self, targets: Sequence[str]) -> list[str]:
         """Returns how often passes apply to libraries, beside the version that the rules use: what is worse, then the rest."""
-        found = "kind('tf_aot_compile rule', {})".format(" + ".join(targets))
-        queried = self.bazel("query", "--noshow_progress", found).split()
+        needed = f"deps({' + '.join(targets)})"
+        queried = self.bazel("query", "--noshow_progress", places.LIBRARIES.format(needed)).split()
         table = places.parsed((self.workspace / places.TABLE).read_text(encoding="utf-8"))["DEFAULT"]
-        libraries = [label for label in places.labels(table) if f"{label}.compile" in queried]
+        libraries = [label for label in places.labels(table) if label in queried]
         if not libraries:
             return ["No library of the table is among the targets."]
         rows = places.compiled(libraries, lambda *arguments: self.bazel(*arguments, check=False))

@@ -136,7 +136,10 @@ class AttachTest(unittest.TestCase):
             ((product, reads, finish), ("unknown in between uses what it reads or writes",)),
             ((dot(left=0, out=1024, rows=65, columns=4), many), ("more than 64 rows have fewer than 8 columns",)),
             ((dataclasses.replace(product, dtype="int32_t"), finish), ("the product is in int32_t",)),
-            ((product, kernel("biased", (0, 512, 128), B, (2, 0, 128))), ("its result is where the product still reads",)),
+            (
+                (product, kernel("biased", (0, 512, 128), B, (2, 0, 128))),
+                ("its result is where the product still reads",),
+            ),
         ):
             with self.subTest(wanted):
                 reasons: list[str] = []

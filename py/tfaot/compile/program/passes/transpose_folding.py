@@ -148,7 +148,7 @@ def _moved(product: Dot, original: Place, copy: Place, indices: Order) -> Dot | 
 def _writing(
     sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
 ) -> list[Thunk] | str:
-    """Returns thunks of which a product writes its result where a copy puts it, or why it can't; nothing if there is no such product."""
+    """Returns thunks of which a product writes its result where a copy puts it, or why it can't; nothing without such a product."""
     original, result = sequence[index].places
     if original[0].buffer not in temporary or overlap(original, result):
         return ""
