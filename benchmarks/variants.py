@@ -87,7 +87,7 @@ class Builder:
                     ("sources", "sources.json"),
                 )
             ),
-            f"--isa={_CPU}",
+            f"--cpu={_CPU}",
             *(f"--xla_flags={flag}" for flag in variant.xla_flags),
             *(f"--passes={pattern}" for pattern in variant.passes),
             *(
@@ -128,8 +128,9 @@ class Builder:
             "render",
             f"--manifest={library}.model.json",
             "--header=model.h",
-            *("--function", "", "0", "executor.h"),
-            "--embed",
+            "--functions==0=executor.h",
+            "--embed_variables",
+            "--flush_denormals",
             *(
                 f"--out_{kind}={out}/{file}"
                 for kind, file in (

@@ -31,6 +31,8 @@ PACKAGE_KERNELS = [
     "tfaot/kernels/column_sums_f32.cc",
     "tfaot/kernels/convolution_f32.cc",
     "tfaot/kernels/filter_gradient_f32.cc",
+    "tfaot/kernels/fourier_f32.cc",
+    "tfaot/kernels/fourier_f64.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",
@@ -83,6 +85,21 @@ _EVERYWHERE = [
     "-ffunction-sections",
 ]
 
+# The object of `PACKAGE_INTERFACE`.
+INTERFACE = "interface.o"
+
+def package_object(path, level = None):
+    """Returns the name of the object of one of the runtime's sources.
+
+    Args:
+      path: (str) the source's path below `runtime`
+      level: (str) the CPU level that it is compiled for, if it has kernels
+
+    Returns:
+      (str) a file's name
+    """
+    return path.removesuffix(".cc").replace("/", ".") + (".{}.o".format(level) if level else ".o")
+
 def package_copts(copts = [], level = None):
     """Returns the flags for a source of a package.
 
@@ -111,3 +128,36 @@ def interface_copts(cpp_class, header):
         "-DTFAOT_CLASS_HEADER=\"%s\"" % header,
         "-DTFAOT_GET_API=tfaot_get_api",
     ]
+
+def package_objects(*, stem, functions, levels, embed_variables, copts, variables, compile, made):
+    """Compiles the C++ that was generated for a package.
+
+    Args:
+      stem: (str) the package's name
+      functions: (list[struct]) from `functions_of` in `rules/private/files.bzl`
+      levels: (list[str]) CPU levels
+      embed_variables: (bool) whether the library contains the variables' values
+      copts: (list[str]) the user's
+      variables: (str) the path of the file with these values
+      compile: (function) compile(name, kind, flags, function, level) compiles a source into an object of this name: `source`,
+        `executor` of a function for a level, `variables`, `weights`, or `fingerprint`
+      made: (function) made(kind, function, level) returns an object of the compile stage: `constants`, or `objects` of a level
+
+    Returns:
+      (dict) objects by their names in the library
+    """
+    plain = package_copts(copts)
+    objects = {stem + ".o": compile(stem + ".o", "source", plain)}
+    for level in levels:
+        for function in functions:
+            name = "{}.{}.executor.o".format(function.stem, level)
+            objects[name] = compile(name, "executor", package_copts(copts, level), function, level)
+    define = ["-DTFAOT_VARIABLES=\"%s\"" % variables] if embed_variables else []
+    objects[stem + ".variables.o"] = compile(stem + ".variables.o", "variables", plain + define)
+    for kind in (["weights"] if embed_variables else []) + ["fingerprint"]:
+        objects["{}.{}.o".format(stem, kind)] = compile("{}.{}.o".format(stem, kind), kind, plain)
+    for function in functions:
+        objects[function.stem + ".constants.o"] = made("constants", function)
+        for level in levels:
+            objects["{}.{}.kernels.o".format(function.stem, level)] = made("objects", function, level)
+    return objects

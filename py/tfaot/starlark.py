@@ -19,6 +19,9 @@ _KINDS = {
     "provider": "provider",
 }
 _ARGUMENT = re.compile(r"^(\*{0,2}\w+): (?:\((.*?)\) )?(.*)$", re.DOTALL)
+_AS_IN = re.compile(r"[Aa]s in `(\w+)`\.?")
+"""The documentation of an attribute that another public symbol describes."""
+_PUBLIC = "rules/defs.bzl"
 _TYPES = {
     "bool": "bool",
     "int": "int",
@@ -67,14 +70,15 @@ class Tree:
         self._root = root
         self._modules: dict[str, ast.Module] = {}
 
-    def symbols(self, file: str) -> list[Symbol]:
-        """Returns the public names that a file re-exports, in its order."""
+    def symbols(self, file: str, *, only: str | None = None) -> list[Symbol]:
+        """Returns the public names that a file re-exports, in its order, or one of them."""
         found = []
         for node in self._module(file).body:
             if (
                 isinstance(node, ast.Assign)
                 and isinstance(node.targets[0], ast.Name)
                 and isinstance(node.value, ast.Name)
+                and only in (None, node.targets[0].id)
             ):
                 where, value = self._resolve(file, node.value.id)
                 found.append(self._symbol(where, node.targets[0].id, value))
@@ -83,6 +87,16 @@ class Tree:
     def doc(self, file: str) -> str:
         """Returns a file's docstring."""
         return ast.get_docstring(self._module(file)) or ""
+
+    def _documented(self, field: Field) -> Field:
+        """Returns a field with its documentation, which can be that of another symbol's field."""
+        if not (match := _AS_IN.fullmatch(field.doc)):
+            return field
+        for symbol in self.symbols(_PUBLIC, only=match[1]):
+            for other in symbol.fields:
+                if other.name == field.name:
+                    return dataclasses.replace(field, doc=other.doc)
+        raise Undocumented(f"{match[1]} doesn't describe {field.name}")
 
     def _module(self, file: str) -> ast.Module:
         if file not in self._modules:
@@ -164,7 +178,7 @@ class Tree:
             default = self._starlark(file, given["default"])
         if "mandatory" in given and ast.literal_eval(given["mandatory"]):
             default = ""
-        return Field(name, kind, default, _text(given["doc"]))
+        return self._documented(Field(name, kind, default, _text(given["doc"])))
 
     def _macro(self, file: str, name: str, function: ast.FunctionDef) -> Symbol:
         doc = ast.get_docstring(function) or ""
@@ -181,7 +195,9 @@ class Tree:
         names += ["**" + function.args.kwarg.arg] if function.args.kwarg else []
         if names != list(documented):
             raise Undocumented(f"{file}: {name} takes {names}, and its docstring has {list(documented)}")
-        fields = [dataclasses.replace(documented[each], default=defaults.get(each, "")) for each in names]
+        fields = [
+            self._documented(dataclasses.replace(documented[each], default=defaults.get(each, ""))) for each in names
+        ]
         targets = [item.partition(": ")[::2] for item in _items(sections.get("Targets", ""))]
         return Symbol(name, "macro", body.strip(), tuple(fields), tuple(targets))
 

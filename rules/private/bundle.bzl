@@ -1,7 +1,8 @@
 """The bundle: one archive with a model as HLO and everything that a vendor needs to test a compiler on it."""
 
+load(":files.bzl", "BUNDLE")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "read", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -17,33 +18,25 @@ def _tf_aot_bundle_impl(ctx):
     hlo = ctx.attr.hlo[TfaotHloInfo]
     stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]
     stem = ctx.attr.stem or ctx.label.name
-    archive = ctx.actions.declare_file(stem + ".bundle.tar.gz")
-    files = {
-        "goldens.safetensors": ctx.attr.goldens[TfaotGoldensInfo].goldens,
-        "model.json": graph.manifest,
-        "module.hlo.pb": hlo.hlo[0],
-        "module.hlo.svg": hlo.picture[0],
-        "module.hlo.txt": hlo.text[0],
-        "module.optimized_hlo.txt": hlo.optimized[0],
-        "module.stablehlo.mlir": stablehlo.text[0],
-        "module.stablehlo.mlirbc": stablehlo.bytecode[0],
-        "replay.py": ctx.file._replay,
-        "variables.safetensors": graph.variables,
-    }
-    flags = ctx.actions.args()
-    flags.add(stem, format = "--name=%s")
-    for name, file in files.items():
-        flags.add(file, format = "--file=" + name + "=%s")
-    flags.add(archive, format = "--out_archive=%s")
+    outputs = declare(ctx, stem, BUNDLE)
     run_stage(
         ctx,
         mnemonic = "TfaotBundle",
         progress_message = "Bundling %{label}",
-        flags = flags,
-        inputs = files.values(),
-        outputs = [archive],
+        request = read(graph, "bundle") | {
+            "name": stem,
+            "goldens": ctx.attr.goldens[TfaotGoldensInfo].goldens,
+            "hlo": hlo.hlo[0],
+            "hlo_text": hlo.text[0],
+            "optimized_hlo": hlo.optimized[0],
+            "drawing": hlo.drawing[0],
+            "text": stablehlo.text[0],
+            "bytecode": stablehlo.bytecode[0],
+            "replay": ctx.file._replay,
+        },
+        outputs = outputs,
     )
-    return [DefaultInfo(files = depset([archive]))]
+    return [DefaultInfo(files = depset(outputs.values()))]
 
 tf_aot_bundle = rule(
     implementation = _tf_aot_bundle_impl,

@@ -8,7 +8,7 @@ load("//runtime:copts.bzl", "CXX", "EXACT")
 load(":common.bzl", "common_attributes", "moved")
 load(":compile.bzl", "tf_aot_compile")
 load(":cxx.bzl", "cxx_of")
-load(":export.bzl", "opening")
+load(":files.bzl", "EXPORT", "NAME", "RENDER")
 load(":isa.bzl", "levels_of")
 load(":link.bzl", "tf_aot_link")
 load(":model.bzl", "model_target")
@@ -16,28 +16,22 @@ load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotModelInfo", "TfaotSourcesInfo")
 load(":python.bzl", "py_test")
 load(":render.bzl", "tf_aot_render")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
 
-_FILES = {
-    "golden_inputs": ".golden_inputs.safetensors",
-    "graph": ".pb",
+_FILES = EXPORT | NAME | {
     "inputs": ".inputs.safetensors",
-    "manifest": ".model.json",
     "plan": ".plan.json",
-    "sources": ".sources.json",
     "uncut": ".uncut.pb",
-    "variables": ".variables.safetensors",
-    "weights": ".weights.S",
 }
 _PIPELINE = {
-    "goldens": ".pipeline_goldens.safetensors",
-    "header": "_pipeline.h",
-    "initial": ".pipeline.S",
-    "test": "_pipeline_test.cc",
-    "values": ".pipeline_values.bin",
+    "pipeline_goldens": ".pipeline_goldens.safetensors",
+    "pipeline_header": "_pipeline.h",
+    "pipeline_initial": ".pipeline.S",
+    "pipeline_test": "_pipeline_test.cc",
+    "pipeline_values": ".pipeline_values.bin",
 }
 _FOLDERS = {"configs": ".configs", "saved_model": ".saved_model"}
 
@@ -48,63 +42,41 @@ def _include(file):
 
 def _tf_aot_cluster_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
-    files = {kind: ctx.actions.declare_file(stem + extension) for kind, extension in _FILES.items()}
-    folders = {kind: ctx.actions.declare_directory(stem + extension) for kind, extension in _FOLDERS.items()}
+    files = declare(ctx, stem, _FILES) | declare(ctx, stem, _FOLDERS, folder = True)
     model = ctx.attr.model[TfaotModelInfo]
-    if model.export.names:
+    exported = dict(model.export_request)
+    request = {"cpp_class": ctx.attr.cpp_class, "golden_steps": exported.pop("golden_steps"), "min_ops": ctx.attr.min_ops}
+    if exported:
+        names = {"weights" if name.startswith("weights") else name: None for name in exported}.keys()
         fail(("{}: the parts of a model that compile are compiled as the model has them, but {} has {}. To do: use a tf_model without " +
-              "{}.").format(ctx.label, model.label, ", ".join(model.export.names), "it" if len(model.export.names) == 1 else "them"))
-    flags, inputs = opening(ctx, model)
-    flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
-    flags.add(model.golden_steps, format = "--golden_steps=%s")
-    flags.add(ctx.attr.min_ops, format = "--min_ops=%s")
-    for kind, file in (files | folders).items():
-        flags.add_all([file], format_each = "--out_{}=%s".format(kind), expand_directories = False)
-    outputs = files.values() + folders.values()
-    pipeline = {}
-    if ctx.attr.pipeline:
-        pipeline = {kind: ctx.actions.declare_file(stem + extension) for kind, extension in _PIPELINE.items()}
-        flags.add(_include(pipeline["header"]), format = "--pipeline_header=%s")
-        flags.add(_include(pipeline["header"]).removesuffix("_pipeline.h") + ".h", format = "--pipeline_library_header=%s")
-        for kind, file in pipeline.items():
-            flags.add(file, format = "--pipeline_out_{}=%s".format(kind))
-        outputs = outputs + pipeline.values()
+              "{}.").format(ctx.label, model.label, ", ".join(names), "it" if len(names) == 1 else "them"))
+    pipeline = declare(ctx, stem, _PIPELINE) if ctx.attr.pipeline else {}
+    if pipeline:
+        header = _include(pipeline["pipeline_header"])
+        request |= {"pipeline_header": header, "library_header": header.removesuffix("_pipeline.h") + RENDER["header"]}
+    outputs = files | pipeline
     run_stage(
         ctx,
         mnemonic = "TfaotCluster",
         progress_message = "Finding the clusters of %{label}",
-        flags = flags,
-        inputs = inputs,
+        request = model.request | request,
+        inputs = model.inputs,
         outputs = outputs,
         code = model.code,
     )
+    groups = ["inputs", "plan", "saved_model", "uncut"] + pipeline.keys()
     return [
-        DefaultInfo(files = depset(outputs)),
-        OutputGroupInfo(
-            inputs = depset([files["inputs"]]),
-            pipeline_goldens = depset([pipeline["goldens"]] if pipeline else []),
-            pipeline_header = depset([pipeline["header"]] if pipeline else []),
-            pipeline_initial = depset([pipeline["initial"]] if pipeline else []),
-            pipeline_test = depset([pipeline["test"]] if pipeline else []),
-            pipeline_values = depset([pipeline["values"]] if pipeline else []),
-            plan = depset([files["plan"]]),
-            saved_model = depset([folders["saved_model"]]),
-            uncut = depset([files["uncut"]]),
-        ),
+        DefaultInfo(files = depset(outputs.values())),
+        OutputGroupInfo(**{name: depset([outputs[name]]) for name in groups}),
         TfaotGraphInfo(
             label = ctx.label,
             cpp_class = ctx.attr.cpp_class,
-            graph = files["graph"],
-            configs = [folders["configs"]],
+            configs = [files["configs"]],
             entry_points = [],
             batch_sizes = [],
-            manifest = files["manifest"],
-            variables = files["variables"],
-            golden_inputs = files["golden_inputs"],
             program = None,
-            sources = files["sources"],
-            weights = files["weights"],
             report = model.report,
+            **{name: files[name] for name in EXPORT}
         ),
     ]
 
@@ -118,7 +90,7 @@ tf_aot_cluster = rule(
             mandatory = True,
         ),
         "min_ops": attr.int(
-            doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
+            doc = "As in `tf_aot_clusters`.",
             default = 3,
         ),
         "model": attr.label(
@@ -271,7 +243,7 @@ def tf_aot_clusters(
         min_ops = 3,
         passes = ["*"],
         pipeline = False,
-        test_size = "small",
+        test_size = None,
         xla_flags = [],
         **kwargs):
     """Compiles the parts of a TensorFlow model that compile, for TensorFlow to run with the rest (docs/guide/clusters.md).
@@ -297,10 +269,10 @@ def tf_aot_clusters(
       cpu: (str or list[str]) the CPU level to compile for, or several, as in `tf_aot_library`
       gen_test: (bool) whether to declare NAME_test and NAME_whole_test
       min_ops: (int) the smallest number of ops that compute, rather than move data, in a cluster
-      passes: (list[str]) patterns of the passes that make the code faster
+      passes: (list[str]) as in `tf_aot_library`
       pipeline: (bool) whether to declare NAME_pipeline
-      test_size: (str) Bazel's test size of NAME_test
-      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      test_size: (str) Bazel's test size of the tests. By default, small, and medium for NAME_whole_test, which imports TensorFlow.
+      xla_flags: (list[str]) as in `tf_aot_library`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
     if moved(name = name, model = model, attributes = kwargs):
@@ -338,7 +310,7 @@ def tf_aot_clusters(
     )
     if pipeline:
         for kind in _PIPELINE:
-            native.filegroup(name = "{}.pipeline_{}".format(name, kind), srcs = [cut], output_group = "pipeline_" + kind, **common.files)
+            native.filegroup(name = "{}.{}".format(name, kind), srcs = [cut], output_group = kind, **common.files)
         tf_aot_pipeline(
             name = name + "_pipeline",
             header = name + ".pipeline_header",
@@ -352,7 +324,7 @@ def tf_aot_clusters(
     if pipeline:
         cc_test(
             name = name + "_pipeline_test",
-            size = test_size,
+            size = test_size or "small",
             srcs = [name + ".pipeline_test"],
             args = ["$(rootpath :{}.pipeline_goldens)".format(name)],
             copts = CXX,
@@ -369,7 +341,7 @@ def tf_aot_clusters(
     )
     cc_test(
         name = name + "_test",
-        size = test_size,
+        size = test_size or "small",
         srcs = [name + ".test.cc"],
         args = ["$(rootpath :{}.verify)".format(name)],
         copts = CXX,
@@ -381,7 +353,7 @@ def tf_aot_clusters(
     files = [name, name + "_saved_model", name + "_plan", name + ".inputs", name + ".uncut"]
     py_test(
         name = name + "_whole_test",
-        size = test_size,
+        size = test_size or "medium",
         srcs = [Label("//tools:whole.py")],
         args = ["$(rootpath :{})".format(file) for file in files],
         data = files,

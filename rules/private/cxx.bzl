@@ -48,8 +48,7 @@ def code_attrs():
             providers = [TfaotObjectInfo],
         ),
         "copts": attr.string_list(
-            doc = "Additional flags for the C++ sources. Make variables are expanded. The flags that guarantee numbers and CPU " +
-                  "levels come later.",
+            doc = "As in `tf_aot_library`.",
         ),
         "graph": attr.label(
             doc = "Target of the export stage; its variables' file is shipped with the code.",
@@ -57,7 +56,7 @@ def code_attrs():
             providers = [TfaotGraphInfo],
         ),
         "linkopts": attr.string_list(
-            doc = "Flags for linking programs that use the model. Make variables are expanded.",
+            doc = "As in `tf_aot_library`.",
         ),
         "sources": attr.label(
             doc = "Target of the render stage.",

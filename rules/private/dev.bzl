@@ -2,42 +2,18 @@
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
-load(":repositories.bzl", "PIP_ENVIRONMENT", "pip_install")
+load(":repositories.bzl", "PACKAGES_BUILD", "PIP_ENVIRONMENT", "packages_attrs", "pip_install")
 
 visibility(["//rules/..."])
 
-_BUILD = """\
-load("@rules_tfaot//rules/private:python.bzl", "py_library")
-
-py_library(
-    name = "{name}",
-    data = ["site-packages"],
-    imports = ["site-packages"],
-    visibility = ["//visibility:public"],
-)
-"""
-
-def _packages_attrs(lock):
-    return {
-        "python_interpreter": attr.label(
-            allow_single_file = True,
-            doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
-        ),
-        "requirements_lock": attr.label(
-            allow_single_file = True,
-            default = lock,
-            doc = "A hash-locked requirements file.",
-        ),
-    }
-
 def _tfaot_jax_repository_impl(rctx):
     pip_install(rctx, package = "jax", size = "about 130 MB to download, 400 MB on disk", title = "JAX")
-    rctx.file("BUILD", _BUILD.format(name = "jax"), executable = False)
+    rctx.file("BUILD", PACKAGES_BUILD.format(name = "jax"), executable = False)
 
 tfaot_jax_repository = repository_rule(
     implementation = _tfaot_jax_repository_impl,
     doc = "Installs JAX with pip: a compiler other than tfcompile, to replay HLO with.",
-    attrs = _packages_attrs(Label("//tools/python:jax_requirements.lock")),
+    attrs = packages_attrs(Label("//tools/python:jax_requirements.lock")),
     environ = PIP_ENVIRONMENT,
 )
 
@@ -49,12 +25,12 @@ def _tfaot_command_repository_impl(rctx):
         size = "about 33 MB to download, 100 MB on disk",
         title = "CMake, Ninja, pkgconf, and click",
     )
-    rctx.file("BUILD", _BUILD.format(name = "packages"), executable = False)
+    rctx.file("BUILD", PACKAGES_BUILD.format(name = "packages"), executable = False)
 
 tfaot_command_repository = repository_rule(
     implementation = _tfaot_command_repository_impl,
     doc = "Installs what tests of the command `tfaot` need with pip: its own packages, CMake, and pkgconf.",
-    attrs = _packages_attrs(Label("//tools/python:command_requirements.lock")),
+    attrs = packages_attrs(Label("//tools/python:command_requirements.lock")),
     environ = PIP_ENVIRONMENT,
 )
 

@@ -1,42 +1,16 @@
 """The export stage: from a described model to a graph, its configs, and the manifest."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
+load(":files.bzl", "CONFIG", "EXPORT", "NAME", "entries_of")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotModelInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
-
-_CONFIG = ".config.pbtxt"
-_GOLDEN_INPUTS = ".golden_inputs.safetensors"
-_GRAPH = ".pb"
-_SOURCES = ".sources.json"
-_VARIABLES = ".variables.safetensors"
-
-def opening(ctx, model, *, export = False):
-    """Returns the flags of a stage that opens a model, and the files that it reads.
-
-    Args:
-      ctx: the rule's context
-      model: (TfaotModelInfo) the model
-      export: (bool) whether the stage is export, which has more flags
-
-    Returns:
-      (Args, list[File])
-    """
-    flags = ctx.actions.args()
-    inputs = list(model.inputs)
-    for part in [model] + ([model.export] if export else []):
-        flags.add_all(part.flags)
-        for named in part.files:
-            flags.add(named.file, format = named.format)
-    if export:
-        inputs += [named.file for named in model.export.files]
-    return flags, inputs
 
 def _declared(ctx, model, stem, extension):
     """Declares an output. It has another name if a rule of the user makes a file of the model under this one."""
     folder = [part for part in (ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package) if part]
-    taken = [file.path for file in model.inputs + [named.file for named in model.export.files]]
+    taken = [file.path for file in model.inputs + [file for file in model.export_request.values() if type(file) == "File"]]
     if "/".join(folder + [stem + extension]) in taken:
         stem += ".exported"
     return ctx.actions.declare_file(stem + extension)
@@ -52,24 +26,21 @@ def report(ctx, model, stem):
     Returns:
       (list[File]) the report as text, JSON, and HTML
     """
-    flags, inputs = opening(ctx, model)
-    outputs = {kind: ctx.actions.declare_file("{}.report.{}".format(stem, end)) for kind, end in _REPORTS.items()}
-    for kind, file in outputs.items():
-        flags.add(file, format = "--out_{}=%s".format(kind))
+    outputs = declare(ctx, stem, _REPORTS)
     run_stage(
         ctx,
         mnemonic = "TfaotReport",
         progress_message = "Checking what stands in the way of compiling %{label}",
-        flags = flags,
-        inputs = inputs,
-        outputs = outputs.values(),
+        request = model.request,
+        inputs = model.inputs,
+        outputs = outputs,
         code = model.code,
         library = ctx.attr._report_library,
         main = ctx.file._report_main,
     )
     return outputs.values()
 
-_REPORTS = {"html": "html", "json": "json", "text": "txt"}
+_REPORTS = {"html": ".report.html", "json": ".report.json", "text": ".report.txt"}
 
 def exported(ctx, model, *, stem, edge = "cpp", taps = [], report = []):
     """Declares the export action.
@@ -86,34 +57,15 @@ def exported(ctx, model, *, stem, edge = "cpp", taps = [], report = []):
     Returns:
       (TfaotGraphInfo) the graph, whose class has no name
     """
-    many = len(model.entry_points) > 1
-    graph = _declared(ctx, model, stem, _GRAPH)
-    configs = [
-        _declared(ctx, model, stem + ("." + name if many else ""), _CONFIG)
-        for name in model.entry_points
-    ]
-    manifest = ctx.actions.declare_file(stem + ".export.json")
-    variables = ctx.actions.declare_file(stem + _VARIABLES)
-    golden_inputs = ctx.actions.declare_file(stem + _GOLDEN_INPUTS)
-    sources = ctx.actions.declare_file(stem + _SOURCES)
-    weights = ctx.actions.declare_file(stem + ".weights.txt")
-    flags, inputs = opening(ctx, model, export = True)
-    flags.add(edge, format = "--edge=%s")
-    flags.add_all(taps, format_each = "--tap=%s")
-    flags.add(graph, format = "--out_graph=%s")
-    flags.add_all(configs, format_each = "--out_config=%s")
-    flags.add(manifest, format = "--out_manifest=%s")
-    flags.add(variables, format = "--out_variables=%s")
-    flags.add(golden_inputs, format = "--out_golden_inputs=%s")
-    flags.add(sources, format = "--out_sources=%s")
-    flags.add(weights, format = "--out_weights=%s")
+    files = {name: _declared(ctx, model, stem, ending) for name, ending in EXPORT.items()}
+    configs = [_declared(ctx, model, entry.stem, CONFIG) for entry in entries_of(model.entry_points, stem)]
     run_stage(
         ctx,
         mnemonic = "TfaotExport",
         progress_message = "Exporting the graph of %{label}",
-        flags = flags,
-        inputs = inputs,
-        outputs = [graph] + configs + [manifest, variables, golden_inputs, sources, weights],
+        request = model.request | model.export_request | {"edge": edge, "taps": taps},
+        inputs = model.inputs,
+        outputs = files | {"configs": configs},
         code = model.code,
         library = ctx.attr._export_library,
         main = ctx.file._export_main,
@@ -121,17 +73,12 @@ def exported(ctx, model, *, stem, edge = "cpp", taps = [], report = []):
     return TfaotGraphInfo(
         label = ctx.label,
         cpp_class = "",
-        graph = graph,
         configs = configs,
         entry_points = model.entry_points,
         batch_sizes = model.batch_sizes,
-        manifest = manifest,
-        variables = variables,
-        golden_inputs = golden_inputs,
         program = model.program,
-        sources = sources,
-        weights = weights,
         report = report,
+        **files
     )
 
 def exporting_attrs():
@@ -164,46 +111,32 @@ def _tf_aot_export_impl(ctx):
     if ctx.attr.taps:
         graph = exported(ctx, model, stem = stem + ".tapped", edge = ctx.attr.edge, taps = ctx.attr.taps, report = model.report)
 
-    def named(file, extension, part = ""):
+    def named(file, extension, stem = stem):
         """Gives a file of the model this target's name."""
-        link = _declared(ctx, model, stem + part, extension)
+        link = _declared(ctx, model, stem, extension)
         ctx.actions.symlink(output = link, target_file = file)
         return link
 
-    many = len(model.entry_points) > 1
-    manifest = ctx.actions.declare_file(stem + ".model.json")
-    weights = ctx.actions.declare_file(stem + ".weights.S")
-    flags = ctx.actions.args()
-    flags.add(graph.manifest, format = "--manifest=%s")
-    flags.add(graph.weights, format = "--weights=%s")
-    flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
-    flags.add(manifest, format = "--out_manifest=%s")
-    flags.add(weights, format = "--out_weights=%s")
+    outputs = declare(ctx, stem, NAME)
     run_stage(
         ctx,
         mnemonic = "TfaotName",
         progress_message = "Naming the class of %{label}",
-        flags = flags,
-        inputs = [graph.manifest, graph.weights],
-        outputs = [manifest, weights],
+        request = {"manifest": graph.manifest, "weights": graph.weights, "cpp_class": ctx.attr.cpp_class},
+        outputs = outputs,
     )
     result = TfaotGraphInfo(
         label = ctx.label,
         cpp_class = ctx.attr.cpp_class,
-        graph = named(graph.graph, _GRAPH),
         configs = [
-            named(config, _CONFIG, "." + name if many else "")
-            for name, config in zip(model.entry_points, graph.configs)
+            named(config, CONFIG, entry.stem)
+            for entry, config in zip(entries_of(graph.entry_points, stem), graph.configs)
         ],
         entry_points = graph.entry_points,
         batch_sizes = graph.batch_sizes,
-        manifest = manifest,
-        variables = named(graph.variables, _VARIABLES),
-        golden_inputs = named(graph.golden_inputs, _GOLDEN_INPUTS),
         program = graph.program,
-        sources = named(graph.sources, _SOURCES),
-        weights = weights,
         report = [named(file, ".report." + file.extension) for file in graph.report],
+        **({name: named(getattr(graph, name), ending) for name, ending in EXPORT.items() if name not in NAME} | outputs)
     )
     return [DefaultInfo(files = depset(graph_files(result))), result]
 

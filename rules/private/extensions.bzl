@@ -29,6 +29,6 @@ def _tfaot_impl(module_ctx):
 
 tfaot = module_extension(
     implementation = _tfaot_impl,
-    doc = "Declares the repository `tfaot_tensorflow`.",
+    doc = "Declares the repositories `tfaot_tensorflow` and `tfaot_graphviz`.",
     tag_classes = {"tensorflow": _tensorflow},
 )

@@ -4,10 +4,12 @@ load("//runtime:copts.bzl", "PLATFORMS")
 load(":bundle.bzl", "tf_aot_bundle")
 load(":common.bzl", "common_attributes", "moved")
 load(":export.bzl", "tf_aot_export")
+load(":files.bzl", "HLO", "STABLEHLO", "entries_of")
 load(":isa.bzl", "isa_attrs", "isa_of", "levels_of", "platform_attrs", "platform_of")
 load(":model.bzl", "model_target")
+load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "read", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
@@ -18,51 +20,33 @@ def _tf_aot_lower_impl(ctx):
 
     # HLO before optimization is for any machine, so no platform is refused.
     isa = isa_of(ctx, platform_of(ctx) or PLATFORMS["linux_x86_64"])
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
-            text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
-            optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
-            picture = ctx.actions.declare_file(entry.stem + ".hlo.svg"),
-            optimized_picture = ctx.actions.declare_file(entry.stem + ".optimized_hlo.svg"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(entry.config, format = "--config=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(isa[-1], format = "--cpu=%s")
-        flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
-        flags.add(files.hlo, format = "--out_hlo=%s")
-        flags.add(files.text, format = "--out_hlo_text=%s")
-        flags.add(files.optimized, format = "--out_optimized_hlo=%s")
-        flags.add(files.picture, format = "--out_picture=%s")
-        flags.add(files.optimized_picture, format = "--out_optimized_picture=%s")
+    stem = ctx.attr.stem or ctx.label.name
+    for entry, config in zip(entries_of(graph.entry_points, stem), graph.configs):
+        files = declare(ctx, entry.stem, HLO)
         run_stage(
             ctx,
             mnemonic = "TfaotHlo",
             progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph, entry.config],
+            request = read(graph, "hlo") | {
+                "config": config,
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
+                "cpu": isa[-1],
+                "xla_flags": ctx.attr.xla_flags,
+            },
             for_errors = [graph.sources],
-            outputs = [files.hlo, files.text, files.optimized, files.picture, files.optimized_picture],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([
-            file
-            for f in made
-            for file in (f.hlo, f.text, f.optimized, f.picture, f.optimized_picture)
-        ])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotHloInfo(
             label = ctx.label,
-            hlo = [files.hlo for files in made],
-            text = [files.text for files in made],
-            optimized = [files.optimized for files in made],
-            picture = [files.picture for files in made],
-            optimized_picture = [files.optimized_picture for files in made],
+            hlo = [files["hlo"] for files in made],
+            text = [files["hlo_text"] for files in made],
+            optimized = [files["optimized_hlo"] for files in made],
+            drawing = [files["drawing"] for files in made],
+            optimized_drawing = [files["optimized_drawing"] for files in made],
         ),
     ]
 
@@ -71,7 +55,7 @@ tf_aot_lower = rule(
     doc = "Lowers an exported graph to HLO, before and after optimization for the highest given CPU level, and draws it.",
     attrs = {
         "xla_flags": attr.string_list(
-            doc = "Additional XLA flags, `--xla_…=…`.",
+            doc = "As in `tf_aot_library`.",
         ),
     } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
@@ -81,35 +65,23 @@ tf_aot_lower = rule(
 def _tf_aot_stablehlo_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     made = []
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            text = ctx.actions.declare_file(entry.stem + ".stablehlo.mlir"),
-            bytecode = ctx.actions.declare_file(entry.stem + ".stablehlo.mlirbc"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(files.text, format = "--out_text=%s")
-        flags.add(files.bytecode, format = "--out_bytecode=%s")
+    for entry in entries_of(graph.entry_points, ctx.attr.stem or ctx.label.name):
+        files = declare(ctx, entry.stem, STABLEHLO)
         run_stage(
             ctx,
             mnemonic = "TfaotStablehlo",
             progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph],
+            request = read(graph, "stablehlo") | {"entry_point": entry.entry_point, "name": entry.stem},
             for_errors = [graph.sources],
-            outputs = [files.text, files.bytecode],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([file for f in made for file in (f.text, f.bytecode)])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotStablehloInfo(
             label = ctx.label,
-            text = [files.text for files in made],
-            bytecode = [files.bytecode for files in made],
+            text = [files["text"] for files in made],
+            bytecode = [files["bytecode"] for files in made],
         ),
     ]
 
@@ -133,7 +105,7 @@ def hlo_groups(*, hlo, stablehlo):
     """
     return {
         "hlo": hlo.text + hlo.hlo,
-        "hlo_graph": hlo.picture,
+        "hlo_graph": hlo.drawing,
         "optimized_hlo": hlo.optimized,
         "stablehlo": stablehlo.text + stablehlo.bytecode,
     }
@@ -152,7 +124,7 @@ def _hlo_product_impl(ctx):
     }
     return [
         DefaultInfo(files = depset(
-            hlo.text + hlo.hlo + hlo.optimized + hlo.picture + stablehlo.text + stablehlo.bytecode,
+            hlo.text + hlo.hlo + hlo.optimized + hlo.drawing + stablehlo.text + stablehlo.bytecode,
         )),
         OutputGroupInfo(**{name: depset(group) for name, group in groups.items()}),
         graph,
@@ -182,6 +154,7 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
         Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, report, variables, goldens.
       NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
+      NAME_report: an HTML file with the graph and the HLO, drawn and as text (manual).
       NAME.export, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -189,11 +162,9 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       model: (Label) a `tf_model`, or a model's file. All variables of a file are parameters; `tf_model` can freeze them.
       cpu: (str or list[str]) the CPU level that the optimized HLO is for, the highest of several; by default, x86-64-v4, or armv8-a
         on 64-bit ARM
-      strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
-        variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
-      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
-        cause no warning, and with `strict` no error.
-      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      strict: (bool) as in `tf_aot_library`
+      unseen: (list[str]) as in `tf_aot_library`
+      xla_flags: (list[str]) as in `tf_aot_library`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
     described = {"frozen": []}
@@ -213,6 +184,13 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
         graph = graph,
         levels = levels_of(cpu),
         xla_flags = xla_flags,
+    )
+    tf_aot_page(
+        name = name + "_report",
+        graph = graph,
+        hlo = parts["hlo"],
+        stem = name,
+        **(common.public | {"tags": common.private["tags"]})
     )
     _hlo_product(
         name = name,

@@ -81,7 +81,8 @@ def tf_aot_library(
       linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
       measured: (Label) what `//tools:measure` wrote for this target. NAME_report then shows times and numbers
         (docs/guide/diagnostics.md#time-and-numbers). Nothing else reads it.
-      passes: (list[str]) patterns of the passes that make the code faster; `!pattern` excludes some again. All by default.
+      passes: (list[str]) patterns of the passes that make the code faster (docs/reference/passes.md); `!pattern` excludes some
+        again. All by default.
       strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
         variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
       stub_golden: (str) the path of checked-in copies of NAME.h and NAME.stub.cc, without `.h` and `.cc`. NAME_stub is then made

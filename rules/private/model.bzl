@@ -1,6 +1,7 @@
 """A model, described once, for everything that is made of it."""
 
 load(":export.bzl", "exported", "exporting_attrs", "graph_files", "report")
+load(":files.bzl", "MODEL", "MODEL_EXPORT", "WEIGHTS")
 load(":kinds.bzl", "BY_EXTENSION", "KINDS", "MODELS", "ONLY")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotModelInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "code_of", "stage_attrs")
@@ -55,56 +56,32 @@ def _tf_model_impl(ctx):
                 KINDS[kind],
                 ", or use dims" if name == "signature" else "",
             ))
-    files = []
-
-    def add(to, format, file):
-        if file:
-            to.append(struct(format = format, file = file))
-
-    flags = ["--saved_model=" + source] if kind == "saved_model" else []
-    add(files, "--{}=%s".format(kind), None if kind == "saved_model" else source)
-    for name, flag in _FILES.items():
-        add(files, "--{}=%s".format(flag), getattr(ctx.file, name))
+    request = {name: getattr(ctx.file, name, None) or getattr(ctx.attr, name) for name in MODEL}
+    request = {name: value for name, value in request.items() if value}
+    request[kind] = source
     if ctx.files.checkpoint:
-        add(files, "--checkpoint=%s", _checkpoint(ctx.label, ctx.files.checkpoint))
-    for name, flag in _LISTS.items():
-        flags += ["--{}={}".format(flag, value) for value in getattr(ctx.attr, name)]
-    for name, flag in _DICTS.items():
-        flags += ["--{}={}={}".format(flag, key, value) for key, value in getattr(ctx.attr, name).items()]
-    flags += ["--dims={}={}".format(name, ",".join(sizes)) for name, sizes in ctx.attr.dims.items()]
+        request["checkpoint"] = _checkpoint(ctx.label, ctx.files.checkpoint)
     if not ctx.attr.default_frozen:
-        flags.append("--freeze=listed")
-
-    export_files = []
-    add(files if kind == "graph" else export_files, "--graph_config=%s" if kind == "graph" else "--user_config=%s", ctx.file.config)
-    add(export_files, "--weights=%s", ctx.file.weights)
-    export_flags = ["--call=" + name for name in ctx.attr.golden_calls]
-    export_flags += ["--max_batch={}".format(ctx.attr.max_batch)] if ctx.attr.max_batch else []
-    export_flags += ["--rows_independent"] if ctx.attr.rows_independent else []
+        request["frozen"] = ctx.attr.frozen
+    if kind == "graph":
+        request["config"] = ctx.file.config
+    export_request = {name: getattr(ctx.attr, name) for name in MODEL_EXPORT}
+    export_request |= {"config": ctx.file.config, "weights": ctx.file.weights}
+    export_request = {name: value for name, value in export_request.items() if value and name not in request}
     for key, value in ctx.attr.weights_stored.items():
-        if key not in _STORED:
+        if key not in WEIGHTS:
             fail("{}: weights has the key {}; its keys are {}. To do: use only these.".format(
                 ctx.label,
                 key,
-                ", ".join(["file"] + _STORED),
+                ", ".join(["file"] + WEIGHTS),
             ))
-        export_flags.append("--weights_{}={}".format(key, value))
+        export_request["weights_" + key] = value
     fields = {
         "label": ctx.label,
-        "flags": flags,
-        "files": files,
-        "golden_steps": ctx.attr.golden_steps,
-        "inputs": ctx.files.data + ctx.files.source + ctx.files.checkpoint + [named.file for named in files],
+        "request": request,
+        "export_request": export_request | {"golden_steps": ctx.attr.golden_steps},
+        "inputs": ctx.files.data + ctx.files.source + ctx.files.checkpoint + [part for part in request.values() if type(part) == "File"],
         "code": code_of(ctx, ctx.attr.deps),
-        "export": struct(
-            flags = export_flags + ["--golden_steps={}".format(ctx.attr.golden_steps)],
-            files = export_files,
-            names = [
-                name
-                for name in ("config", "golden_calls", "max_batch", "rows_independent", "weights", "weights_stored")
-                if getattr(ctx.attr, name) and not (name == "config" and kind == "graph")
-            ],
-        ),
         "program": source if kind == "stablehlo" else None,
         "entry_points": ctx.attr.entry_points.keys() or ["Run"],
         "batch_sizes": ctx.attr.batch_sizes,
@@ -124,19 +101,6 @@ def _tf_model_impl(ctx):
             **fields
         ),
     ]
-
-_STORED = ["dtype", "tolerance"]
-
-# Flags of the stages that open a model, by attribute.
-_FILES = {"debug_info": "debug_info", "golden_inputs": "golden_inputs", "saver": "saver"}
-_LISTS = {
-    "batch_sizes": "batch_size",
-    "frozen": "frozen",
-    "inputs": "input",
-    "outputs": "output",
-    "saved_model_tags": "saved_model_tag",
-}
-_DICTS = {"entry_points": "entry_point", "signature": "signature"}
 
 _tf_model = rule(
     implementation = _tf_model_impl,

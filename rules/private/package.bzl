@@ -7,6 +7,7 @@ load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//runtime:copts.bzl", "LEVELS")
 load(
     "//runtime:package.bzl",
+    "INTERFACE",
     "PACKAGE_HEADERS",
     "PACKAGE_INTERFACE",
     "PACKAGE_KERNELS",
@@ -14,10 +15,13 @@ load(
     "PACKAGE_SOURCES",
     "interface_copts",
     "package_copts",
+    "package_object",
+    "package_objects",
 )
 load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
+load(":files.bzl", "COMPILE", "EXPORT", "functions_of")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -59,10 +63,6 @@ def _compiler(ctx):
 def _headers(ctx):
     return [file for file in ctx.files._runtime if file.extension == "h"]
 
-def _object(path, level = None):
-    """Returns the name of a source's object. `py/tfaot/command/build.py` gives it the same."""
-    return path.removesuffix(".cc").replace("/", ".") + (".{}.o".format(level) if level else ".o")
-
 def _package_runtime_impl(ctx):
     if CcInfo not in ctx.attr._support:
         return [TfaotPackageRuntimeInfo(kernels = {}, objects = {})]
@@ -71,13 +71,13 @@ def _package_runtime_impl(ctx):
     return [TfaotPackageRuntimeInfo(
         kernels = {
             level: {
-                path: compile(_object(path, level), _runtime(ctx, path), package_copts(level = level), hdrs = headers)
+                path: compile(package_object(path, level), _runtime(ctx, path), package_copts(level = level), hdrs = headers)
                 for path in PACKAGE_KERNELS
             }
             for level in LEVELS
         },
         objects = {
-            _object(path): compile(_object(path), _runtime(ctx, path), package_copts(), hdrs = headers)
+            package_object(path): compile(package_object(path), _runtime(ctx, path), package_copts(), hdrs = headers)
             for path in PACKAGE_SOURCES
         },
     )]
@@ -106,45 +106,51 @@ def _objects(ctx, header):
       header: (str) the path by which programs include the class's header
 
     Returns:
-      (dict[str, File]) all objects, by their names in the library, and `interface.o`, which isn't a part of the static one.
-        `py/tfaot/command/build.py` gives them the same names.
+      (dict[str, File]) all objects, by their names in the library, and `INTERFACE`, which isn't a part of the static one
     """
     graph = ctx.attr.graph[TfaotGraphInfo]
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
     stem = ctx.attr.stem
-    functions = functions_of(graph, stem)
+    functions = functions_of(graph.entry_points, graph.batch_sizes, stem)
     if "TFAOT_CBLAS" in ctx.attr._support[CcInfo].compilation_context.defines.to_list():
         fail(("{}: this build uses another library for matrix products, which a package doesn't contain. " +
               "To do: build the package without --@rules_tfaot//rules:cblas.").format(ctx.label))
     compile = _compiler(ctx)
-    copts = expanded(ctx, "copts")
-    plain = package_copts(copts)
-    made = {}
+    one = {
+        "fingerprint": compiled.fingerprint_source,
+        "source": sources.source,
+        "variables": sources.variables,
+        "weights": graph.weights,
+    }
+    hdrs = {"executor": compiled.headers, "source": [sources.header] + compiled.headers}
+    embedded = {"variables": [graph.variables]} if sources.embed else {}
 
-    def add(name, source, flags, **files):
-        made[name] = compile(name, source, flags, **files)
+    def compile_part(name, kind, flags, function = None, level = None):
+        file = one[kind] if function == None else compiled.sources[level][functions.index(function)]
+        return compile(name, file, flags, hdrs = hdrs.get(kind, []), files = embedded.get(kind, []))
 
-    add(stem + ".o", sources.source, plain, hdrs = [sources.header] + compiled.headers)
-    for level, files in compiled.sources.items():
-        for function, file in zip(functions, files):
-            add("{}.{}.executor.o".format(function.stem, level), file, package_copts(copts, level), hdrs = compiled.headers)
-    variables = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else []
-    add(stem + ".variables.o", sources.variables, plain + variables, files = [graph.variables] if sources.embed else [])
-    if sources.embed:
-        add(stem + ".weights.o", graph.weights, plain)
-    add(stem + ".fingerprint.o", compiled.fingerprint_source, plain)
-    add(
-        "interface.o",
+    def made(kind, function, level = None):
+        index = functions.index(function)
+        return compiled.constants[index] if level == None else compiled.objects[index * len(compiled.isa) + compiled.isa.index(level)]
+
+    objects = package_objects(
+        stem = stem,
+        functions = functions,
+        levels = compiled.isa,
+        embed_variables = sources.embed,
+        copts = expanded(ctx, "copts"),
+        variables = graph.variables.path,
+        compile = compile_part,
+        made = made,
+    )
+    objects[INTERFACE] = compile(
+        INTERFACE,
         _runtime(ctx, PACKAGE_INTERFACE),
         interface_copts(graph.cpp_class, header),
         hdrs = _headers(ctx) + [sources.header],
     )
-    for index, function in enumerate(functions):
-        made[function.stem + ".constants.o"] = compiled.constants[index]
-        for position, level in enumerate(compiled.isa):
-            made["{}.{}.kernels.o".format(function.stem, level)] = compiled.objects[index * len(compiled.isa) + position]
-    return made | ctx.attr._package_runtime[TfaotPackageRuntimeInfo].objects
+    return objects | ctx.attr._package_runtime[TfaotPackageRuntimeInfo].objects
 
 def _tf_aot_package_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
@@ -155,53 +161,45 @@ def _tf_aot_package_impl(ctx):
     kernels = ctx.attr._package_runtime[TfaotPackageRuntimeInfo].kernels
     archive = ctx.actions.declare_file(stem + ".package.tar.gz")
     header = (ctx.label.package + "/" if ctx.label.package else "") + stem + ".h"
-    files = {"model.json": graph.manifest, stem + ".variables.safetensors": graph.variables}
-    for index, function in enumerate(functions_of(graph, stem)):
-        files[function.stem + ".fingerprint.json"] = compiled.fingerprints[index]
-        files[function.stem + ".passes.json"] = compiled.passes[index]
+    files = {"model.json": graph.manifest, stem + EXPORT["variables"]: graph.variables}
+    for index, function in enumerate(functions_of(graph.entry_points, graph.batch_sizes, stem)):
+        files[function.stem + COMPILE["fingerprint"]] = compiled.fingerprints[index]
+        files[function.stem + COMPILE["passes"]] = compiled.passes[index]
     headers = {header: sources.header}
     for path in PACKAGE_HEADERS:
         headers[path] = _runtime(ctx, path)
     objects = _objects(ctx, header)
-    interface = objects.pop("interface.o")
-    groups = {
-        "include": headers,
-        "object": objects,
-        "file": files,
-        "notice": {file.basename: file for file in ctx.files._notices},
-    }
-    flags = ctx.actions.args()
-    flags.add(stem, format = "--name=%s")
-    flags.add(header, format = "--header=%s")
-    for group, named in groups.items():
-        for name, file in named.items():
-            flags.add(file, format = "--{}={}=%s".format(group, name))
-    for level in compiled.isa:
-        for path, file in kernels[level].items():
-            flags.add_all(["--kernel", path, _object(path, level), file])
-    flags.add_all(expanded(ctx, "linkopts"), format_each = "--linkopt=%s")
-    flags.add(
-        cc_common.get_tool_for_action(
-            action_name = ACTION_NAMES.cpp_link_static_library,
-            feature_configuration = features,
-        ),
-        format = "--ar=%s",
-    )
+    interface = objects.pop(INTERFACE)
     linker = cc_common.get_tool_for_action(
         action_name = ACTION_NAMES.cpp_link_dynamic_library,
         feature_configuration = features,
     )
     sysroot = ["--sysroot=" + cc_toolchain.sysroot] if cc_toolchain.sysroot else []
-    flags.add(interface, format = "--interface=%s")
-    flags.add_all([linker] + PACKAGE_LINK + sysroot, format_each = "--link=%s")
-    flags.add(archive, format = "--out_archive=%s")
     run_stage(
         ctx,
         mnemonic = "TfaotPackage",
         progress_message = "Packing %{label}",
-        flags = flags,
-        inputs = [interface] + [file for named in groups.values() + [kernels[level] for level in compiled.isa] for file in named.values()],
-        outputs = [archive],
+        request = {
+            "name": stem,
+            "header": header,
+            "headers": headers,
+            "objects": objects,
+            "kernels": {
+                "{}={}".format(path, package_object(path, level)): file
+                for level in compiled.isa
+                for path, file in kernels[level].items()
+            },
+            "files": files,
+            "notices": {file.basename: file for file in ctx.files._notices},
+            "interface": interface,
+            "link": [linker] + PACKAGE_LINK + sysroot,
+            "linkopts": expanded(ctx, "linkopts"),
+            "ar": cc_common.get_tool_for_action(
+                action_name = ACTION_NAMES.cpp_link_static_library,
+                feature_configuration = features,
+            ),
+        },
+        outputs = {"archive": archive},
         programs = cc_toolchain.all_files,
     )
     return [DefaultInfo(files = depset([archive]))]

@@ -10,44 +10,38 @@ def _tf_aot_page_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
     page = ctx.actions.declare_file(stem + "_report.html")
     (report,) = [file for file in graph.report if file.extension == "json"]
-    files = {
-        "clusters": ctx.files.clusters,
-        "graph": ctx.files.uncut or [graph.graph],
-        "manifest": [graph.manifest],
-        "measured": ctx.files.measured,
-        "report": [report],
-        "sources": [graph.sources],
+    request = {
+        "name": stem,
+        "label": "//{}:{}".format(ctx.label.package, stem),
+        "clusters": ctx.file.clusters,
+        "graph": ctx.file.uncut or graph.graph,
+        "manifest": graph.manifest,
+        "measured": ctx.file.measured,
+        "report": report,
+        "sources": graph.sources,
     }
     if ctx.attr.compiled:
         compiled = ctx.attr.compiled[TfaotObjectInfo]
-        files |= {
-            "executors": compiled.sources[compiled.isa[-1]],
+        request |= {
             "fingerprints": compiled.fingerprints,
             "objects": compiled.objects + compiled.constants,
             "passes": compiled.passes,
-            "plans": compiled.plans,
+            "programs": compiled.programs,
         }
     if ctx.attr.hlo:
         hlo = ctx.attr.hlo[TfaotHloInfo]
-        files |= {
+        request |= {
+            "drawings": hlo.drawing,
             "hlo": hlo.text,
             "optimized": hlo.optimized,
-            "optimized_pictures": hlo.optimized_picture,
-            "pictures": hlo.picture,
+            "optimized_drawings": hlo.optimized_drawing,
         }
-    flags = ctx.actions.args()
-    flags.add(stem, format = "--name=%s")
-    flags.add("//{}:{}".format(ctx.label.package, stem), format = "--label=%s")
-    for name, each in files.items():
-        flags.add_all(each, format_each = "--" + name + "=%s")
-    flags.add(page, format = "--out_page=%s")
     run_stage(
         ctx,
         mnemonic = "TfaotPage",
         progress_message = "Writing the report on %{label}",
-        flags = flags,
-        inputs = [file for each in files.values() for file in each],
-        outputs = [page],
+        request = request,
+        outputs = {"page": page},
     )
     return [DefaultInfo(files = depset([page]))]
 

@@ -6,12 +6,10 @@ TfaotModelInfo = provider(
     doc = "A model as its target describes it, for stages that open the model themselves.",
     fields = {
         "label": "(Label) the target that describes the model",
-        "flags": "(list[str]) flags of all stages that open the model",
-        "files": "(list[struct]) flags that name a file: `format`, such as `--graph=%s`, and `file`",
-        "golden_steps": "(int) how many consecutive runs to verify",
-        "inputs": "(list[File]) what the stages read",
+        "request": "(dict) what all stages that open the model are told about it, by the fields of `ModelRequest` in Python",
+        "export_request": "(dict) the same that only the export stage is told",
+        "inputs": "(list[File]) what the stages read besides",
         "code": "(struct) Python that the model's code imports",
-        "export": "(struct) `flags` and `files` that only the export stage reads, and the `names` of their attributes",
         "program": "(File) the model's StableHLO, or None",
         "entry_points": "(list[str]) as in TfaotGraphInfo",
         "batch_sizes": "(list[int]) as in TfaotGraphInfo",
@@ -52,7 +50,7 @@ TfaotObjectInfo = provider(
         "fingerprint_source": "(File) assembler code that defines the class's fingerprint, the same for all functions",
         "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
         "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, the passes that failed, and the packed constants",
-        "plans": "(list[File]) JSON files with the instructions of a run and the memory of its values, for the highest level",
+        "programs": "(list[File]) JSON files with the steps of a run and the memory that they use, for the highest level",
     },
 )
 
@@ -63,8 +61,8 @@ TfaotHloInfo = provider(
         "hlo": "(list[File]) serialized xla.HloModuleProto messages before optimization, one for each entry point, like the other fields",
         "text": "(list[File]) the same modules as text, with all constants written out",
         "optimized": "(list[File]) the optimized modules as text: fused and scheduled for one CPU level",
-        "picture": "(list[File]) SVG drawings of the modules before optimization",
-        "optimized_picture": "(list[File]) SVG drawings of the optimized modules",
+        "drawing": "(list[File]) drawings of the modules before optimization, for Graphviz",
+        "optimized_drawing": "(list[File]) drawings of the optimized modules",
     },
 )
 

@@ -35,10 +35,12 @@ def supported_pythons(lock):
 
     Returns:
       (list[str]) versions such as '3.11', oldest first. Of a later TensorFlow, those of the latest in the table; without
-      TensorFlow, those of the default.
+      TensorFlow, those of any.
     """
     version = tensorflow_version(lock)
-    series = ".".join((version or "2.21").split(".")[:2])
+    if not version:
+        return {python: None for pythons in SUPPORTED_PYTHONS.values() for python in pythons}.keys()
+    series = ".".join(version.split(".")[:2])
     return SUPPORTED_PYTHONS.get(series) or SUPPORTED_PYTHONS[max(SUPPORTED_PYTHONS)]
 
 _HOW_TO_CHOOSE = "To choose a Python, put it first on PATH, or name it: --repo_env=TFAOT_PYTHON=/path/to/python3.11, " + \

@@ -51,6 +51,18 @@ tfaot_tensorflow_targets(
 )
 """
 
+# Of a repository with packages and nothing else.
+PACKAGES_BUILD = """\
+load("@rules_tfaot//rules/private:python.bzl", "py_library")
+
+py_library(
+    name = "{name}",
+    data = ["site-packages"],
+    imports = ["site-packages"],
+    visibility = ["//visibility:public"],
+)
+"""
+
 def _watched(rctx, label):
     """Returns a file's path. A change of the file fetches the repository again, which Bazel 9 doesn't do by itself."""
     path = rctx.path(label)
@@ -120,7 +132,13 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
         fail(no_pip_error(python["executable"]))
     rctx.watch(python["base"])
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
-    request = {"lock": str(lock), "name": package, "package": package, "programs": programs}
+    request = {
+        "lock": str(lock),
+        "name": package,
+        "package": package,
+        "programs": programs,
+        "title": "{} ({})".format(title, size),
+    }
     result = rctx.execute(
         # Without site-packages: whatever is there, the program's own imports are the rules'.
         [python["executable"], "-I", "-S", str(_watched(rctx, _INSTALL)), json.encode(request)],
@@ -129,7 +147,8 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     )
     if result.return_code != 0:
         fail("couldn't install {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
-    outcome = json.decode(result.stdout.splitlines()[-1])
+    outcome = json.decode(rctx.read("outcome.json"))
+    rctx.delete("outcome.json")
     if outcome["failed"] == "pip":
         fail("pip of {} couldn't install {}:\n{}\npip.conf or PIP_INDEX_URL sets the index that pip uses.".format(
             python["executable"],
@@ -202,7 +221,7 @@ def _tfaot_tensorflow_repository_impl(rctx):
         rctx,
         lock = path,
         package = "tensorflow",
-        size = "about 300 MB to download, 1.5 GB on disk",
+        size = "304 MB to download, 1.5 GB on disk",
         title = "TensorFlow " + version,
     )
 
@@ -216,30 +235,53 @@ def _tfaot_tensorflow_repository_impl(rctx):
         version = version,
     ), executable = False)
 
-tfaot_tensorflow_repository = repository_rule(
-    implementation = _tfaot_tensorflow_repository_impl,
-    doc = "Installs TensorFlow with pip, and creates a toolchain from it.",
-    attrs = {
+def packages_attrs(lock):
+    """Returns the attributes of a repository rule that calls `pip_install`.
+
+    Args:
+      lock: (Label) the default lock
+
+    Returns:
+      (dict[str, Attribute]) `python_interpreter` and `requirements_lock`
+    """
+    return {
         "python_interpreter": attr.label(
             allow_single_file = True,
             doc = "Python 3.10 to 3.13 for TensorFlow 2.21; default $TFAOT_PYTHON, then python3 on PATH.",
         ),
         "requirements_lock": attr.label(
             allow_single_file = True,
-            default = DEFAULT_LOCK,
+            default = lock,
             doc = "A hash-locked requirements file.",
         ),
-    },
+    }
+
+tfaot_tensorflow_repository = repository_rule(
+    implementation = _tfaot_tensorflow_repository_impl,
+    doc = "Installs TensorFlow with pip, and creates a toolchain from it.",
+    attrs = packages_attrs(DEFAULT_LOCK),
+    environ = PIP_ENVIRONMENT,
+)
+
+def _tfaot_graphviz_repository_impl(rctx):
+    pip_install(rctx, package = "pygraphviz", size = "5 MB to download, 110 MB on disk", title = "Graphviz")
+    rctx.file("BUILD", PACKAGES_BUILD.format(name = "graphviz"), executable = False)
+
+tfaot_graphviz_repository = repository_rule(
+    implementation = _tfaot_graphviz_repository_impl,
+    doc = "Installs Graphviz with pip, for NAME_report. No other target needs it.",
+    attrs = packages_attrs(Label("//tools/python:graphviz_requirements.lock")),
     environ = PIP_ENVIRONMENT,
 )
 
 def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
-    """Declares the repository `tfaot_tensorflow`, for both WORKSPACE and the module extension.
+    """Declares the repositories `tfaot_tensorflow` and `tfaot_graphviz`, for both WORKSPACE and the module extension.
 
     Args:
       python_interpreter: (Label) Python 3.10 to 3.13 for TensorFlow 2.21
-      requirements_lock: (Label) a hash-locked requirements file
+      requirements_lock: (Label) a hash-locked requirements file, for TensorFlow
     """
+    tfaot_graphviz_repository(name = "tfaot_graphviz", python_interpreter = python_interpreter)
     tfaot_tensorflow_repository(
         name = "tfaot_tensorflow",
         python_interpreter = python_interpreter,

@@ -1,6 +1,7 @@
 """Runs a stage: a Python main on the toolchain's interpreter."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
+load(":files.bzl", "READS")
 load(":providers.bzl", "TfaotGraphInfo")
 load(":toolchain.bzl", "exec_path")
 
@@ -136,59 +137,67 @@ def graph_attrs():
         ),
     }
 
-def functions_of(graph, stem):
-    """Returns what the compiler makes from a graph: every entry point, at every batch size.
+def declare(ctx, stem, endings, folder = False):
+    """Declares a stage's outputs.
 
-    Stages name a function by its entry point and batch; `tfaot.core.functions` compares them with the manifest.
+    Args:
+      ctx: the rule's context
+      stem: (str) the start of the files' names
+      endings: (dict[str, str]) a table of `files.bzl`
+      folder: (bool) whether they are folders
+
+    Returns:
+      (dict[str, File]) for `run_stage`
+    """
+    make = ctx.actions.declare_directory if folder else ctx.actions.declare_file
+    return {name: make(stem + ending) for name, ending in endings.items()}
+
+def read(graph, stage):
+    """Returns the files of export that a stage reads.
 
     Args:
       graph: (TfaotGraphInfo) output of the export stage
-      stem: (str) the prefix of output file names
+      stage: (str) a key of `READS` in `files.bzl`
 
     Returns:
-      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`
+      (dict[str, File]) fields of its request
     """
-    return [
-        struct(
-            stem = entry.stem + (".b%d" % batch if batch else ""),
-            entry_point = entry.entry_point,
-            batch = batch,
-            config = entry.config,
-        )
-        for entry in entries_of(graph, stem)
-        for batch in graph.batch_sizes or [0]
-    ]
+    return {name: getattr(graph, name) for name in READS[stage]}
 
-def entries_of(graph, stem):
-    """Returns the entry points of a graph.
+def _flags(ctx, fields):
+    """Returns the flags for fields of a request, as `flags_of` in `py/tfaot/core/requests.py` does."""
+    flags = ctx.actions.args()
+    for name, value in fields.items():
+        if type(value) == "bool":
+            flags.add("--" + ("" if value else "no-") + name)
+        elif type(value) == "dict":
+            for key, part in value.items():
+                part = ",".join(part) if type(part) == "list" else part
+                flags.add_all([part], format_each = "--{}={}=%s".format(name, key.replace("%", "%%")))
+        elif type(value) == "list":
+            flags.add_all(value or [""], format_each = "--" + name + "=%s", expand_directories = False)
+        elif value != None:
+            flags.add_all([value], format_each = "--" + name + "=%s", expand_directories = False)
+    return flags
 
-    Args:
-      graph: (TfaotGraphInfo) output of the export stage
-      stem: (str) the prefix of output file names
-
-    Returns:
-      (list[struct]) `stem` of the entry point's files, `entry_point`, and `config`
-    """
-    many = len(graph.entry_points) > 1
-    return [
-        struct(
-            stem = stem + "." + graph.entry_points[index] if many else stem,
-            entry_point = graph.entry_points[index],
-            config = graph.configs[index],
-        )
-        for index in range(len(graph.entry_points))
-    ]
+def _files(fields):
+    """Returns the files among the fields of a request."""
+    found = []
+    for value in fields.values():
+        for part in value.values() if type(value) == "dict" else value if type(value) == "list" else [value]:
+            found += [part] if type(part) == "File" else []
+    return found
 
 def run_stage(
         ctx,
         *,
         mnemonic,
         progress_message,
-        flags,
-        inputs,
+        request,
         outputs,
         code = None,
         for_errors = [],
+        inputs = [],
         library = None,
         main = None,
         programs = None):
@@ -198,15 +207,18 @@ def run_stage(
       ctx: the rule's context; the rule has `stage_attrs` and uses `TOOLCHAIN_TYPE`
       mnemonic: (str) the stage's mnemonic, which never changes
       progress_message: (str) with %{label}
-      flags: (Args) flags of the main, one per line
-      inputs: (list[File]) files that the main reads
-      outputs: (list[File]) files that it writes
+      request: (dict) fields of the stage's `Request` in Python, and their values: strings, numbers, files, lists, and dicts of these
+      outputs: (dict) files that it writes, or lists of them: its fields without `out_`
       code: (struct) Python of the user that the stage runs, from `code_of`
-      for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
+      for_errors: (list[File]) files that only messages depend on, so a change in them doesn't run the stage again
+      inputs: (list[File]) files that the main reads, besides those in its request
       library: (Target) the stage's Python package; by default, the one in `stage_attrs`
       main: (File) the stage's main; by default, the one in `stage_attrs`
       programs: (depset[File]) files of programs that the main runs
     """
+    flags = _flags(ctx, request | {"out_" + name: value for name, value in outputs.items()})
+    inputs = inputs + [file for file in _files(request) if file not in for_errors]
+    outputs = _files(outputs)
     code = code or code_of(ctx, [])
     library = library or ctx.attr._library
     main = main or ctx.file._main
@@ -229,7 +241,7 @@ def run_stage(
         unused.append(ctx.actions.declare_file(outputs[0].basename + ".unused_inputs", sibling = outputs[0]))
         flags.add_all(for_errors, format_each = "--stage_for_errors=%s")
         flags.add(unused[0], format = "--stage_unused_inputs=%s")
-    flags.add_all(outputs + unused, format_each = "--stage_output=%s", expand_directories = False)
+    flags.add_all(outputs + unused, format_each = "--stage_outputs=%s", expand_directories = False)
     flags.use_param_file("@%s", use_always = True)
     flags.set_param_file_format("multiline")
 

@@ -966,6 +966,7 @@ tfaot_status LiveCurrent(const tfaot_live_weights* live,
         !Ours(create_error(), "live_current", live)) {
       return TFAOT_INVALID_ARGUMENT;
     }
+    live->live->Reclaim();
     *weights = new tfaot_weights(live->live->Current());
     return TFAOT_OK;
   });

@@ -325,7 +325,8 @@ typedef struct tfaot_api {
    * instances that follow them still can. Any number of threads may use them at
    * the same time. Each of the functions that change what is current either
    * succeeds or changes nothing. Of two updates at the same time, none is
-   * lost. */
+   * lost. These functions, live_current among them, release values from before
+   * that nobody uses anymore; runs never do. */
   tfaot_status (*create_live)(const tfaot_weights* weights,
                               tfaot_live_weights** live);
   tfaot_status (*live_swap)(tfaot_live_weights* live,

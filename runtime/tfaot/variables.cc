@@ -1,5 +1,6 @@
 #include "tfaot/variables.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tfaot/message.h"
@@ -7,7 +8,6 @@
 namespace tfaot {
 
 using files::Allocate;
-using files::Block;
 using files::RoundUp;
 
 std::size_t Variables::MemoryBytes(const VariableInfo* infos,
@@ -43,10 +43,14 @@ void* Variables::mutable_data(std::size_t index) {
   const VariableInfo& info = infos()[index];
   if (!info.written && info.bytes > 0 &&
       values_[index] == weights_.set()->values[index].data.get()) {
-    Block copy = Allocate(info.bytes);
-    std::memcpy(copy.get(), values_[index], info.bytes);
-    changed_.push_back(std::move(copy));
-    values_[index] = changed_.back().get();
+    const auto made =
+        std::find_if(copies_.begin(), copies_.end(),
+                     [&](const Copy& copy) { return copy.index == index; });
+    Copy& copy = made != copies_.end()
+                     ? *made
+                     : copies_.emplace_back(Copy{index, Allocate(info.bytes)});
+    std::memcpy(copy.values.get(), values_[index], info.bytes);
+    values_[index] = copy.values.get();
   }
   return own_data(index);
 }
@@ -57,7 +61,6 @@ void Variables::Take(Weights weights) noexcept {
       values_[i] = weights.set()->values[i].data.get();
     }
   }
-  changed_.clear();
   weights_ = std::move(weights);
 }
 

@@ -44,7 +44,8 @@ class Variables {
 
   // For a variable that the model only reads, the first call makes a copy for
   // this instance, which replaces the shared values until the instance takes
-  // other weights. Throws std::bad_alloc.
+  // other weights. Its memory then waits for the next call. Throws
+  // std::bad_alloc.
   void* mutable_data(std::size_t index);
 
   // The same for a variable that the model writes: the instance's own.
@@ -70,7 +71,8 @@ class Variables {
   // for none. Load() and SetWeights() end it.
   Status Follow(const LiveWeights* live);
 
-  // Takes the current weights, if they have changed since the last time.
+  // Takes the current weights, if they have changed since the last time. Takes
+  // no lock, and neither allocates nor releases memory.
   void Refresh() noexcept {
     if (live_ != nullptr && live_->version() != weights_.set()->version) {
       Take(live_->Current());
@@ -90,14 +92,21 @@ class Variables {
   Status Save(const char* path) const;
 
  private:
+  // Memory for an instance's own values of a variable that the model only
+  // reads.
+  struct Copy {
+    std::size_t index;
+    files::Block values;
+  };
+
   const VariableInfo* infos() const noexcept { return weights_.set()->infos; }
   std::size_t count() const noexcept { return weights_.set()->count; }
   void Take(Weights weights) noexcept;
 
   Weights weights_;  // refers to some
   const LiveWeights* live_ = nullptr;
-  const unsigned char** values_;       // in the instance's memory
-  std::vector<files::Block> changed_;  // copies of what the model only reads
+  const unsigned char** values_;  // in the instance's memory
+  std::vector<Copy> copies_;
 };
 
 }  // namespace tfaot

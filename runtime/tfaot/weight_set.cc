@@ -380,29 +380,61 @@ Status Weights::Update(const NamedValue* values, std::size_t count,
 }
 
 LiveWeights::LiveWeights(Weights weights) noexcept
-    : current_(std::move(weights)), version_(current_.version()) {}
+    : newest_(std::move(weights)),
+      current_(newest_.set().get()),
+      version_(newest_.version()) {}
 
-Weights LiveWeights::Current() const {
-  const std::lock_guard<std::mutex> lock(access_);
-  return current_;
+Weights LiveWeights::Current() const noexcept {
+  takers_.fetch_add(1);
+  const WeightSet* const set = current_.load();
+  Weights weights(set != nullptr ? set->shared_from_this() : nullptr);
+  takers_.fetch_sub(1);
+  return weights;
 }
 
-void LiveWeights::Publish(Weights next, Weights* previous) {
-  {
-    const std::lock_guard<std::mutex> lock(access_);
-    std::swap(current_, next);
-    version_.store(current_.version(), std::memory_order_release);
-  }
-  // If nobody uses them anymore, their memory is released outside of the lock.
-  if (previous != nullptr) *previous = std::move(next);
+Status LiveWeights::Publish(Weights next, Weights* previous) {
+  return WithinMemory("weights can't be made current", [&] {
+    if (next.set() != newest_.set()) {
+      retired_.emplace_back();  // or throws
+      retired_.back() = newest_;
+      newest_ = next;
+      retired_.erase(std::remove_if(retired_.begin(), retired_.end(),
+                                    [&](const Weights& old) {
+                                      return old.set() == next.set();
+                                    }),
+                     retired_.end());
+      current_.store(newest_.set().get());
+      version_.store(newest_.version(), std::memory_order_release);
+      if (previous != nullptr) *previous = retired_.back();
+    } else if (previous != nullptr) {
+      *previous = newest_;
+    }
+    ReleaseUnused();
+    return Status();
+  });
+}
+
+// What is retired isn't in current_, so nobody can take it there. But who has
+// taken it before may not own it yet. If nobody is at that, and only retired_
+// owns it, it stays so.
+void LiveWeights::ReleaseUnused() noexcept {
+  if (takers_.load() != 0) return;
+  retired_.erase(std::remove_if(retired_.begin(), retired_.end(),
+                                [](const Weights& old) {
+                                  return old.set().use_count() == 1;
+                                }),
+                 retired_.end());
+}
+
+void LiveWeights::Reclaim() noexcept {
+  const std::lock_guard<std::mutex> lock(publishing_);
+  ReleaseUnused();
 }
 
 Status LiveWeights::Swap(Weights next, Weights* previous) {
   const std::lock_guard<std::mutex> lock(publishing_);
-  Status status =
-      CheckWeights(next, current_ ? current_.set()->infos : nullptr);
-  if (status) Publish(std::move(next), previous);
-  return status;
+  Status status = CheckWeights(next, newest_ ? newest_.set()->infos : nullptr);
+  return status ? Publish(std::move(next), previous) : status;
 }
 
 Status LiveWeights::Load(const Source& source) {
@@ -420,10 +452,8 @@ Status LiveWeights::Load(const Source& source) {
 Status LiveWeights::Update(const NamedValue* values, std::size_t count) {
   const std::lock_guard<std::mutex> lock(publishing_);
   Weights next;
-  // Nobody else changes it now.
-  Status status = current_.Update(values, count, &next);
-  if (status) Publish(std::move(next), nullptr);
-  return status;
+  Status status = newest_.Update(values, count, &next);
+  return status ? Publish(std::move(next), nullptr) : status;
 }
 
 namespace {

@@ -27,7 +27,7 @@ struct VariableInfo {
 
 // Immutable. The table of variables also identifies the model, and outlives the
 // set.
-struct WeightSet {
+struct WeightSet : std::enable_shared_from_this<WeightSet> {
   struct Value {
     // Owns the memory, or nothing if that outlives every set. Values that the
     // model only reads are at a multiple of 64 bytes.

@@ -20,6 +20,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "tfaot/status.h"
 
@@ -103,8 +104,13 @@ class Weights {
 };
 
 // The version that is current. Instances that follow it take the current values
-// at the start of a run, so each run uses one version as a whole. Publishing
-// never waits for a run, and a run never waits for a file.
+// at the start of a run, so each run uses one version as a whole. Neither waits
+// for the other: a run takes no lock, and publishing waits for no run.
+//
+// A run never releases memory. This object also owns each version that was
+// current, and threads that publish release those that nobody else uses
+// anymore. So the version before the current one stays until the next
+// publication, or until Reclaim().
 //
 // It must outlive the instances that follow it. All members are thread-safe.
 class LiveWeights {
@@ -113,7 +119,8 @@ class LiveWeights {
   LiveWeights(const LiveWeights&) = delete;
   LiveWeights& operator=(const LiveWeights&) = delete;
 
-  Weights Current() const;
+  // Takes no lock.
+  Weights Current() const noexcept;
 
   // The number of the current version.
   std::uint64_t version() const noexcept {
@@ -135,12 +142,19 @@ class LiveWeights {
     return Update(values.begin(), values.size());
   }
 
- private:
-  void Publish(Weights next, Weights* previous);
+  // Releases old versions that nobody else uses anymore, on the calling thread.
+  // Swap(), Load(), and Update() do so, too.
+  void Reclaim() noexcept;
 
-  std::mutex publishing_;      // held while an update is made
-  mutable std::mutex access_;  // held while a pointer is copied
-  Weights current_;
+ private:
+  Status Publish(Weights next, Weights* previous);
+  void ReleaseUnused() noexcept;
+
+  std::mutex publishing_;         // guards the next two
+  Weights newest_;                // owns what is current
+  std::vector<Weights> retired_;  // those before, each once
+  std::atomic<const WeightSet*> current_;
+  mutable std::atomic<int> takers_{0};  // may have current_, but don't own it
   std::atomic<std::uint64_t> version_;
 };
 

@@ -55,7 +55,7 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
     try:
         runner = engine.Engine(folder, flags=("-O0",))
         # Cases that are refused would cause recompilation of all others in their model.
-        refused = recipes.REFUSED | recipes.OFTEN_REFUSED
+        refused = recipes.OFTEN_REFUSED
         for group in [
             *engine.chunks(case for case in drawn if case.op not in refused),
             *([case] for case in drawn if case.op in refused),

@@ -1429,27 +1429,6 @@ recipe(
     sums=True,
 )
 
-REFUSED = frozenset(
-    [
-        "FFT",
-        "FFT2D",
-        "FFT3D",
-        "IFFT",
-        "IFFT2D",
-        "IFFT3D",
-        "RFFT",
-        "RFFT2D",
-        "RFFT3D",
-        "IRFFT",
-        "IRFFT2D",
-        "IRFFT3D",
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-    ]
-)
-"""Ops that XLA has, but can't compile ahead of time, whatever their operands are."""
-
 OFTEN_REFUSED = frozenset(
     [
         "MatrixDiagPartV3",

@@ -46,14 +46,10 @@ class StageTest(unittest.TestCase):
         request = stage.Request(
             cpp_class="a::B",
             golden_steps=2,
-            frozen=None,
             **(
                 {
                     "model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs),
-                    "least": 2,
-                    "dims": {},
-                    "entry_points": (),
-                    "batch_sizes": (),
+                    "min_ops": 2,
                 }
                 | given
                 | outputs
@@ -135,7 +131,7 @@ class StageTest(unittest.TestCase):
                 session, str(folder / "saved"), {"words": words}, {"scores": scores}, v1.tables_initializer()
             )
         (folder / "words.txt").unlink()
-        made = self._run("", model=Model(saved_model=str(folder / "saved")), least=1)
+        made = self._run("", model=Model(saved_model=str(folder / "saved")), min_ops=1)
         plan = json.loads((made / "out_plan").read_text())
         self.assertEqual([each["ops"]["Exp"] for each in plan["clusters"]], [1])
         graph = graph_pb2.GraphDef.FromString((made / "out_uncut").read_bytes())
@@ -194,7 +190,7 @@ class StageTest(unittest.TestCase):
 
     def test_several_entry_points(self) -> None:
         """Two functions are one error, which says to declare two targets."""
-        error = self._refused("", entry_points=("train", "serve"))
+        error = self._refused("", entry_points=(("train", "train"), ("serve", "serve")))
         self.assertIn("entry_points = ['train', 'serve']", error.asked)
         self.assertIn("declare a target for each", error.do)
 
@@ -218,11 +214,9 @@ class StageTest(unittest.TestCase):
         error = self._refused(_model("return tf.exp(x + tf.ones([2, 4]))"), batch_sizes=(1, 4))
         self.assertIn("can't take a batch of 1009 rows", error.asked)
         self.assertIn("with dims", error.do)
-        error = self._refused(
-            _model("return tf.exp(x)"), batch_sizes=(1, 4), pipeline=stage.PipelineFiles("", "", "", "", "", "", "")
-        )
+        error = self._refused(_model("return tf.exp(x)"), batch_sizes=(1, 4), pipeline_header="pipeline.h")
         self.assertIn("pipeline = True", error.asked)
-        error = self._refused(_model("return tf.exp(tf.cumsum(x, 0))"), batch_sizes=(1, 4), least=2)
+        error = self._refused(_model("return tf.exp(tf.cumsum(x, 0))"), batch_sizes=(1, 4), min_ops=2)
         self.assertIn("Cumsum", error.exists)
 
     def test_inputs_that_only_the_model_knows(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import io
 import os
@@ -22,7 +23,7 @@ from unittest import mock
 
 from running import run, started
 
-from tfaot.command import cli, cxx, ending, options, output
+from tfaot.command import cli, cxx, ending, objects, options, output
 from tfaot.command.files import RULES
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
@@ -41,8 +42,9 @@ class OptionsTest(unittest.TestCase):
     """The options are the rule's attributes."""
 
     def test_every_attribute_is_used(self) -> None:
-        """Protects users from an option that nothing reads: each attribute is named in the code that runs the stages."""
-        code = "".join((RULES / "py/tfaot/command" / name).read_text() for name in ("build.py", "cli.py", "options.py"))
+        """Protects users from an option that nothing reads: each attribute is named in what runs the stages."""
+        files = [f"py/tfaot/command/{name}.py" for name in ("build", "cli", "options")] + ["rules/private/files.bzl"]
+        code = "".join((RULES / name).read_text() for name in files)
         words = set(re.findall(r"[\"'](\w+)[\"']", code))
         fields = [*options.attributes("tf_aot_library"), *options.attributes("tf_aot_hlo")]
         unused = sorted({field.name for field in fields} - words)
@@ -283,6 +285,96 @@ def wait_for(reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def compile_shared(where: Path | None, folder: Path, compiler: str, level: str) -> tuple[bool, bytes]:
+    """Makes an object as a call of the command does; returns whether it ran the compiler, and the object."""
+    flags = (level, "-isystem", str(folder / "runtime"), "-isystem", str(folder / "system"))
+    with tempfile.TemporaryDirectory(dir=folder) as call:
+        source = cxx.Source(str(folder / "runtime/tfaot/a.cc"), f"{call}/a.o", flags, shared=True)
+        earlier = objects.Objects(where, [compiler], folder / "runtime")
+        if not (recalled := earlier.recall(source)):
+            cxx.compile_all([compiler], [source])
+            earlier.keep([source])
+        return not recalled, Path(source.out).read_bytes()
+
+
+class ObjectsTest(FolderTest):
+    """Objects that calls share."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        write("runtime/tfaot/a.h", "#pragma once\n")
+        write("runtime/tfaot/a.cc", '#include "tfaot/a.h"\n#include <system.h>\nint a() { return system_value; }\n')
+        write("system/system.h", "inline constexpr int system_value = 1;\n")
+        self.compiler = shutil.which("c++") or "c++"
+        self.where: Path | None = self.folder / "objects"
+        self.level = "-O1"
+
+    def compiled(self) -> bool:
+        """Makes the object, and returns whether the compiler ran."""
+        ran, self.last = compile_shared(self.where, self.folder, self.compiler, self.level)
+        return ran
+
+    def object(self) -> Path:
+        """The object of the last call in the folder that calls share."""
+        return max(self.folder.glob("objects/*.o"), key=lambda path: path.stat().st_mtime_ns)
+
+    def test_what_compiles_again(self) -> None:
+        """Protects programs from objects of another compiler, flag, or header: only what would be the same is used again."""
+        self.assertTrue(self.compiled())
+        first = self.last
+        self.assertFalse(self.compiled())
+        self.assertEqual(self.last, first)
+        with self.subTest("another flag"):
+            self.level = "-O2"
+            self.assertTrue(self.compiled())
+            self.level = "-O1"
+            self.assertFalse(self.compiled())
+        with self.subTest("a source of the runtime"):
+            write("runtime/tfaot/a.h", "#pragma once\n#define CHANGED\n")
+            self.assertTrue(self.compiled())
+        with self.subTest("a header of the system"):
+            write("system/system.h", "inline constexpr int system_value = 23;\n")
+            self.assertTrue(self.compiled())
+            self.assertNotEqual(self.last, first)
+            self.assertFalse(self.compiled())
+        with self.subTest("a damaged object"):
+            self.object().write_bytes(b"damaged")
+            self.assertTrue(self.compiled())
+            self.assertFalse(self.compiled())
+        with self.subTest("another compiler"):
+            write("compiler", f'#!/bin/sh\nexec {self.compiler} "$@"\n')
+            os.chmod("compiler", 0o755)
+            self.compiler = str(self.folder / "compiler")
+            self.assertTrue(self.compiled())
+            self.assertFalse(self.compiled())
+
+    def test_the_folder(self) -> None:
+        """Protects disks and locked-down machines: the folder stays below its limit, and without one the command works."""
+        with mock.patch.object(objects, "LIMIT", 0):
+            self.assertTrue(self.compiled())
+            self.assertEqual([*self.folder.glob("objects/*")], [])
+            self.assertTrue(self.compiled())
+        write("file")
+        for where in (None, self.folder / "file/objects"):
+            self.where = where
+            self.assertTrue(self.compiled())
+        self.assertEqual(objects.kept_in({"HOME": "/home/a"}), Path("/home/a/.cache/rules_tfaot/objects"))
+        self.assertEqual(objects.kept_in({"HOME": "/h", "RULES_TFAOT_CACHE": "/c"}), Path("/c/objects"))
+        self.assertIsNone(objects.kept_in({}))
+
+    def test_at_once(self) -> None:
+        """Protects calls at the same time: each gets a whole object, and nothing that isn't one stays."""
+        levels = [f"-O{number % 3}" for number in range(24)]
+        with concurrent.futures.ProcessPoolExecutor(4) as pool:
+            calls = [pool.submit(compile_shared, self.where, self.folder, self.compiler, level) for level in levels]
+            made = [call.result()[1] for call in calls]
+        for level, content in zip(levels, made, strict=True):
+            self.level = level
+            self.assertFalse(self.compiled())
+            self.assertEqual(self.last, content)
+        self.assertEqual(len([*self.folder.glob("objects/*")]) + len([*self.folder.glob("objects/.*")]), 6)
+
+
 class CommandTest(FolderTest):
     """Runs of the command."""
 
@@ -343,19 +435,22 @@ class CommandTest(FolderTest):
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (
                 ("compile", "model.py", "--dims=x=1,a", *one),
-                "error: dims has a size of x that isn't a number\n  found: a\n",
+                "error: --dims has a size of x that isn't a number\n  found: a\n",
             ),
             (
                 ("compile", "model.py", "--dims=x=-5,1", *one),
-                "error: dims has a size of x that isn't a number\n  found: -5\n",
+                "error: --dims has a size of x that isn't a number\n  found: -5\n",
             ),
             (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
             (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),
+            (("compile", "model.py", "--deps=absent", *one), "error: --deps absent: there is no such file\n"),
+            (("compile", "model.py", "--golden-steps=0", *one), "error: --golden-steps 0: the number is less than 1\n"),
+            (("compile", "model.py", "--batch-sizes=-1", *one), "error: --batch-sizes -1: the number is less than 1\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
             (
                 ("compile", "model.py", "--cpp-class=1b", "--out=out"),
-                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+                "error: --cpp-class 1b: '1b' isn't a C++ identifier",
             ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
             (
@@ -375,6 +470,15 @@ class CommandTest(FolderTest):
         error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
         self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
         self.assertIn("model.py", error)
+
+    def test_error_of_a_stage(self) -> None:
+        """Protects users whose model lacks something: the stage's error says which option to give."""
+        (self.folder / "model.py").write_text(
+            MODEL.replace("function", "function(input_signature=[tf.TensorSpec([None, 3])])")
+        )
+        error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        self.assertIn("to do: fix them in the model, or with --dims x=1,3: the size of each dimension", error)
+        self.assertNotIn("target", error)
 
     def test_signals(self) -> None:
         """Protects the machine: a signal ends the command and all that it started, and nothing that it made stays."""
@@ -462,12 +566,14 @@ class CommandTest(FolderTest):
         self.assertIn("error: a::B: the generated test is blind to 1 output(s) or variable(s)\n", error)
 
     def test_an_error_of_the_compiler(self) -> None:
-        """Protects users whose compiler refuses a flag: they see its message, and nothing is written."""
+        """Protects users whose compiler refuses a flag: they see its message before a stage runs, and nothing is written."""
         (self.folder / "model.py").write_text(MODEL)
         words = ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::B", "--out=out")
-        error = self.failure(*words, "--copts=-std=c++1066")
-        self.assertRegex(error, r"error: compiling .*: \S+ exited with status 1\n")
-        self.assertIn("c++1066", error)
+        for flag in ("--copts=-std=c++1066", "--linkopts=-labsent"):
+            error = self.failure(*words, flag)
+            self.assertNotIn("exporting", run(*words, flag, cwd=self.folder).stderr)
+            self.assertRegex(error, r"\Aerror: an empty program with the copts .*: \S+ exited with status 1\n")
+            self.assertIn(flag.partition("=")[2], error)
 
     def test_no_compiler(self) -> None:
         """Protects users without a compiler from waiting for the stages first."""
@@ -588,10 +694,10 @@ class CommandTest(FolderTest):
         (self.folder / "model.py").write_text(model)
         done = run("check", "model.py", cwd=self.folder)
         self.assertEqual((done.returncode, done.stderr.count("Traceback")), (0, 0), done.stdout + done.stderr)
-        (self.folder / "fft.py").write_text(model.replace("x + 1", "tf.signal.rfft(x)"))
-        done = run("check", "fft.py", "--json=report.json", cwd=self.folder)
+        (self.folder / "text.py").write_text(model.replace("x + 1", "tf.strings.length(tf.strings.as_string(x))"))
+        done = run("check", "text.py", "--json=report.json", cwd=self.folder)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"RFFT(.|\n)*fft\.py:6")
+        self.assertRegex(done.stdout, r"AsString(.|\n)*text\.py:6")
         self.assertTrue((self.folder / "report.json").is_file())
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+CACHE = Path(os.environ.get("TEST_TMPDIR") or tempfile.gettempdir()) / "tfaot-cache"
+"""Where the command keeps what calls share."""
 
 
 def started(
@@ -20,6 +24,7 @@ def started(
         **os.environ,
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
         "TMPDIR": str(cwd),
+        "RULES_TFAOT_CACHE": str(CACHE),
         **(env or {}),
     }
     command = [sys.executable, "-s", "-B", "-m", "tfaot.command.cli", *words]

@@ -48,7 +48,7 @@ class TableTest(StageTest):
             f"""
             passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" matches no pass
               found: {", ".join(each.name for each in table.PASSES)}
-              to do: use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME
+              to do: use one of these names, or a pattern; all passes except NAME are passes = ["*", "!NAME"]
             """,
         )
 

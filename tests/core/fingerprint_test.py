@@ -176,7 +176,7 @@ class StampTest(unittest.TestCase):
             self.assertEqual(
                 str(raised.exception),
                 f"s.json isn't a fingerprint that this version of rules_tfaot can read: {why}\n"
-                "  to do: build the target again; the compile stage writes this file",
+                "  to do: build the model again; the compile stage writes this file",
             )
 
 

@@ -53,7 +53,7 @@ MANIFEST = Manifest(
     fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, "4" * 64),
 )
 
-_DO = "\n  to do: build the target again with one version of rules_tfaot; the export stage writes this file"
+_DO = "\n  to do: build the model again with one version of rules_tfaot; the export stage writes this file"
 
 
 class ManifestTest(unittest.TestCase):

@@ -110,7 +110,7 @@ class ClassTest(unittest.TestCase):
         """Protects against tfcompile accepting a keyword on which the C++ compiler then fails."""
         self.assertEqual(
             self.message("a::class::B"),
-            "cpp_class = 'a::class::B': 'class' is a C++ keyword\n"
+            "cpp_class = \"a::class::B\": 'class' is a C++ keyword\n"
             "  to do: write namespaces and a class name with letters, digits, and single underscores, for example "
             'cpp_class = "a::class_::B"',
         )
@@ -130,7 +130,7 @@ class ClassTest(unittest.TestCase):
             with self.subTest(wrong):
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r}: {part!r} isn't a C++ identifier that a program may use\n"
+                    f'cpp_class = "{wrong}": {part!r} isn\'t a C++ identifier that a program may use\n'
                     "  to do: write namespaces and a class name with letters, digits, and single underscores, "
                     f'for example cpp_class = "{proposed}"',
                 )
@@ -142,7 +142,7 @@ class ClassTest(unittest.TestCase):
             with self.subTest(wrong):
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r} is reserved for the generated code\n"
+                    f'cpp_class = "{wrong}" is reserved for the generated code\n'
                     f"  to do: choose a class name other than {names.listed_members()}, "
                     "outside the namespaces std, tfaot, tfaot_internal",
                 )
@@ -154,14 +154,14 @@ class ClassTest(unittest.TestCase):
                 first = wrong.partition("::")[0]
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r}: a global {what} can't be named {first!r}\n"
+                    f'cpp_class = "{wrong}": a global {what} can\'t be named {first!r}\n'
                     "  found: the C library, parts of which every C++ header includes, already declares this name\n"
                     f'  to do: put it in your own namespace, for example cpp_class = "models::{wrong}"',
                 )
                 names.split_class(f"models::{wrong}")
         self.assertEqual(
             self.message("a::INT_MAX"),
-            "cpp_class = 'a::INT_MAX': 'INT_MAX' is a macro of the C library\n"
+            "cpp_class = \"a::INT_MAX\": 'INT_MAX' is a macro of the C library\n"
             "  to do: write namespaces and a class name with letters, digits, and single underscores, for example "
             'cpp_class = "a::INT_MAX_"',
         )

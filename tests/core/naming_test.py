@@ -38,9 +38,9 @@ class NamingTest(unittest.TestCase):
                 named(UNNAMED, cpp_class)
             name = cpp_class.removeprefix("a::")
             wanted = f"""
-                cpp_class = {cpp_class!r}: a member of a class can't have the class's name
+                cpp_class = "{cpp_class}": a member of a class can't have the class's name
                   found: {what} of the model, which is named {name}
-                  to do: choose another name for the class: cpp_class = '{cpp_class}Model'
+                  to do: choose another name for the class: cpp_class = "{cpp_class}Model"
                 """
             self.assertEqual(str(raised.exception), textwrap.dedent(wanted).strip())
 

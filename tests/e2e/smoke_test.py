@@ -36,6 +36,7 @@ class SmokeTest(unittest.TestCase):
             self.assertNotIn("WARNING", said)
             self.check_program()
             self.check_tolerant()
+            self.assertFalse(self.bazel.fetched("tfaot_graphviz"), "only reports need it")
         with self.subTest("no Python toolchain"):
             # With rules_python, the toolchain would be a second Python from a code host.
             ours = "//:scorer_aot + @rules_tfaot//tools:check + @rules_tfaot//py/tfaot/run"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import os
+import re
 import unittest
+from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 
-from tests.stages.harness import EXPORTED, PREAMBLE, StageTest, run_main
-from tfaot.core import dtypes
+from tests.stages.harness import EXPORTED, PREAMBLE, ROOT, StageTest, run_main
+from tfaot.core import caller, dtypes
 from tfaot.export.sources.model import Model
 
 
@@ -244,7 +248,8 @@ def model(x):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -392,7 +397,7 @@ and disable_resource_variables()
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    return features\n",
             """
-            cpp_class = 'a::class': 'class' is a C++ keyword
+            cpp_class = "a::class": 'class' is a C++ keyword
               to do: write namespaces and a class name with letters, digits, and single underscores, for example cpp_class = "a::class_"
             """,  # noqa: E501
             cpp_class="a::class",
@@ -565,19 +570,19 @@ def model_fn(features, labels):
             """
             golden_calls names train, which isn't an entry point
               found: Init, Train
-              to do: name entry points of the target
+              to do: name some of the target's entry_points
             """,
             entry_points=(("Init", "init"), ("Train", "train")),
-            calls=("Init", "train"),
+            golden_calls=("Init", "train"),
         )
         self.refused(
             "",
             """
             golden_calls names Step, which isn't an entry point
               found: Run
-              to do: name entry points of the target
+              to do: name some of the target's entry_points
             """,
-            calls=("Step",),
+            golden_calls=("Step",),
         )
 
     def test_entry_points_of_model_fn(self) -> None:
@@ -624,7 +629,7 @@ def model_fn(features, labels):
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
               to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}: \
-the size of each dimension, or [] for a scalar
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             dims={"y": (None, 2)},
         )
@@ -633,7 +638,8 @@ the size of each dimension, or [] for a scalar
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
-              to do: fix them in the model, or with dims = {"y": [None, 1]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"y": [None, 1]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             batch_sizes=(1, 4),
         )
@@ -688,6 +694,65 @@ the size of each dimension, or [] for a scalar
             batch_sizes=(1, 4),
             dims={"y": (None, 2)},
         )
+
+
+class CallerTest(StageTest):
+    """What stages say when the command runs them."""
+
+    def test_options(self) -> None:
+        """Protects users of the command, who have no target and write no Starlark: errors name options."""
+        tanh = PREAMBLE + "def model_fn(features, labels):\n    return tf.tanh(features + v1.get_variable('w', [2]))\n"
+        spec = 'input_signature=[tf.TensorSpec([None, 3], name="audio")]'
+        no_size = f"import tensorflow as tf\n\n\n@tf.function({spec})\ndef model(audio):\n    return audio\n"
+        with mock.patch.dict(os.environ, {caller.VARIABLE: "1"}):
+            for model, request, wanted in (
+                (no_size, {}, "or with --dims audio=1,3: the size of each dimension, or none for a scalar"),
+                (no_size, {"dims": {"audio": (1, 4)}}, "model.py: --dims contradicts the shape of 1 input(s)"),
+                (
+                    no_size,
+                    {"dims": {"audio": (1, 3), "sound": ()}},
+                    "model.py: --dims names sound, which isn't an input",
+                ),
+                ("import nowhere\n", {}, "add the folder that contains nowhere to --deps, or fix model.py:1"),
+                (tanh, {"frozen": ("v", "!w")}, "--frozen v --frozen '!w': \"v\" matches no variable"),
+                (tanh, {"batch_sizes": (8, 1)}, "--batch-sizes 8 --batch-sizes 1\n"),
+                (
+                    tanh,
+                    {"max_batch": 4},
+                    "set the sizes to compile for: --batch-sizes 1 --batch-sizes 8 --batch-sizes 64",
+                ),
+                (tanh, {"golden_calls": ("Step",)}, "do: name some of --entry-points"),
+                (tanh, {"weights_dtype": "int2"}, "--weights dtype=int2: weights can't be stored in this dtype"),
+                (tanh, {"cpp_class": "a::class"}, "for example --cpp-class a::class_"),
+            ):
+                with self.subTest(wanted):
+                    error = self.error_of(self.export, model, **request)
+                    self.assertIn(wanted, error)
+                    self.assertNotIn("target", error)
+
+    def test_all_messages(self) -> None:
+        """Protects the same in errors that no test makes: no text of a stage has an attribute's name, or the word target."""
+        names = ["batch_sizes", "cpp_class", "dims", "entry_points", "golden_(?:calls|inputs|steps)", "max_batch"]
+        names += ["rows_independent", "saved_model_tags", "xla_flags"]
+        wrong = re.compile(
+            rf"\b(?:{'|'.join(names)})\b|\b(?:cpu|frozen|isa|outputs|passes|signature|weights) =|the target's"
+        )
+        for package in ("compile", "core", "export", "hlo", "pack", "render", "tfcompile", "verify"):
+            for file in sorted((ROOT / "py/tfaot" / package).rglob("*.py")):
+                for line, text in _said(ast.parse(file.read_text(encoding="utf-8"))):
+                    self.assertIsNone(wrong.search(text), f"{file}:{line}: {text!r}: use tfaot.core.caller")
+
+
+def _said(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the constant texts in errors, with their lines, but what only Bazel says."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "TfaotError":
+            named = {
+                id(part) for call in ast.walk(node) if isinstance(call, ast.Call) for part in call.args if call != node
+            }
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str) and id(part) not in named:
+                    yield part.lineno, part.value
 
 
 class PythonModelTest(StageTest):

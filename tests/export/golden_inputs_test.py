@@ -201,7 +201,7 @@ class GoldenInputsTest(StageTest):
         self.assert_error(
             self.refused("none.safetensors"),
             """
-            golden_inputs = 'none.safetensors'
+            golden_inputs = "none.safetensors"
               found: nothing at this path
               to do: check the path
             """,

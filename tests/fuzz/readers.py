@@ -91,9 +91,10 @@ def read_again(data: bytes, folder: Path) -> None:
 
 
 def _checked(kind: str, data: bytes, folder: Path) -> str:
+    from tfaot.export.request import ModelRequest
     from tfaot.preflight import check
 
-    report = check.check(check.Request(_model(kind, data, folder)))
+    report = check.check(ModelRequest(model=_model(kind, data, folder)))
     return _kind_of(report)
 
 
@@ -120,21 +121,37 @@ def _kind_of(report: object) -> str:
     return "compiles" if report.compiles else "blocked"
 
 
-def _exported(model: harness.Model, folder: Path, user_config: str | None = None) -> str:
-    from tfaot.export.export import Request, export
+def _exported(model: harness.Model, folder: Path) -> str:
+    from tfaot.export.export import export
+    from tfaot.export.request import Request
 
-    out = {f"out_{name}": str(folder / name) for name in harness.EXPORTED if name != "config"}
+    out = {f"out_{name}": str(folder / name) for name in harness.EXPORTED if name != "configs"}
     export(
         Request(
             model=model,
             cpp_class="fuzz::Model",
             golden_steps=1,
             out_configs=(str(folder / "config"),),
-            user_config=user_config,
             **out,  # type: ignore[arg-type]
         )
     )
     return "exported"
+
+
+_FIXED = """\
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [2, 3], "x"), v1.placeholder(tf.float32, [2, 3], "y")
+
+
+def model_fn(features, labels):
+    return tf.add(tf.add(features, labels, name="sum"), features, name="result")
+"""
+"""A small model to merge configs into."""
 
 
 def _config(data: bytes, folder: Path) -> str:
@@ -142,11 +159,10 @@ def _config(data: bytes, folder: Path) -> str:
     path = folder / "config.pbtxt"
     path.write_bytes(data[1:])
     whole = data[:1] != b"p"
-    graph = str(folder / "fixed.pb")
-    Path(graph).write_bytes(fixed_graph(variable=whole))
-    if not whole:
-        return _exported(harness.Model(graph=graph), folder, str(path))
-    return _exported(harness.Model(graph=graph, graph_config=str(path)), folder)
+    fixed = folder / ("fixed.pb" if whole else "fixed.py")
+    fixed.write_bytes(fixed_graph(variable=True) if whole else _FIXED.encode())
+    source = {"graph" if whole else "model": str(fixed)}
+    return _exported(harness.Model(**source, config=str(path)), folder)  # type: ignore[arg-type]
 
 
 _READERS: dict[str, Callable[[bytes, Path], str]] = {
@@ -166,10 +182,10 @@ def judge(data: bytes, folder: Path) -> str:
     start = _processor_seconds()
     try:
         if kind in ("graph", "saved_model"):
+            from tfaot.export.request import ModelRequest
             from tfaot.preflight import run
-            from tfaot.preflight.check import Request
 
-            _kind_of(run.isolated(Request(_model(kind, data[1:], folder))))
+            _kind_of(run.isolated(ModelRequest(model=_model(kind, data[1:], folder))))
         else:
             isolate.run_isolated(lambda: read(data, folder), what="exporting the input", idle_seconds=SECONDS)
     except TfaotError as error:

@@ -40,7 +40,7 @@ class BundleTest(unittest.TestCase):
                 "goldens.safetensors",
                 "model.json",
                 "module.hlo.pb",
-                "module.hlo.svg",
+                "module.hlo.dot",
                 "module.hlo.txt",
                 "module.optimized_hlo.txt",
                 "module.stablehlo.mlir",
@@ -98,18 +98,16 @@ class BundleTest(unittest.TestCase):
         for member in self.members:
             self.assertEqual((0, 0, 0, "", ""), (member.mtime, member.uid, member.gid, member.uname, member.gname))
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-            files = []
-            for name, data in reversed(self.names.items()):
-                if name not in ("README.md", "SHA256SUMS", "VERSION"):
-                    (Path(folder) / name).write_bytes(data)
-                    files.append((name, str(Path(folder) / name)))
+            for name in bundle.FILES.values():
+                (Path(folder) / name).write_bytes(self.names[name])
+            files = {field: str(Path(folder) / name) for field, name in bundle.FILES.items()}
             again = Path(folder) / "again.tar.gz"
-            bundle.pack(bundle.Request("any/name.c-1", tuple(files), str(again)))
+            bundle.pack(bundle.Request(name="any/name.c-1", out_archive=str(again), **files))
             self.assertEqual(ARCHIVE.read_bytes(), again.read_bytes())
 
     def test_groups(self) -> None:
         """The output groups are exactly the files in the bundle."""
-        suffixes = (".hlo.pb", ".hlo.txt", ".hlo.svg", ".optimized_hlo.txt", ".stablehlo.mlir", ".stablehlo.mlirbc")
+        suffixes = (".hlo.pb", ".hlo.txt", ".hlo.dot", ".optimized_hlo.txt", ".stablehlo.mlir", ".stablehlo.mlirbc")
         self.assertEqual({"name.c-1" + suffix for suffix in suffixes}, {path.name for path in GROUPS})
         for path in GROUPS:
             self.assertEqual(path.read_bytes(), self.names["module" + path.name.removeprefix("name.c-1")], path.name)

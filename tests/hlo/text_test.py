@@ -118,7 +118,7 @@ class PortableTest(unittest.TestCase):
                 """)
         self.assertEqual(
             "m: chlo.lgamma, mhlo.topk can't be written as StableHLO\n"
-            "  to do: replace the ops that they come from; the HLO in the output group hlo contains all of them",
+            "  to do: replace the ops that they come from; the output group hlo gives HLO, which contains all of them",
             str(raised.exception),
         )
 

@@ -1,11 +1,11 @@
 """Tests of the report on a compiled model: on a real one, and on what isn't one."""
 
-import itertools
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,44 +13,10 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2
 
 from tfaot.core.errors import TfaotError
-from tfaot.page import graph, measured
-from tfaot.page.program import Touched, program, sections
+from tfaot.page import graph, graphviz, measured, page, plots
+from tfaot.page.sections import sections
 
 _VOID = {"meta", "br", "hr", "img", "link", "input"}
-
-_SOURCE = """
-template <bool kHooked>
-bool Run(const ::tfaot::Instance& instance) {
-  if (!step("tfcompile_xla_generated_tfcompile_5_tfaot_internal__M1a1B_x86_64_v3_add_fusion")) return false;
-  if (tfcompile_x_add_fusion(calls + 0) != nullptr) return false;
-  if (!step("product")) return false;
-  kernels::TFAOT_ISA::Multiply(b[2] + 64, b[1], b[3] + 0);
-  return true;
-}
-constexpr ::tfaot::KernelArgPlace kKernelArgs[] = {
-    {0u, 256u, 0u},
-    {64u, 128u, 2u},
-};
-constexpr ::tfaot::KernelCallPlace kCalls[] = {
-    {{1u, 1u, 1u}, 2u},
-};
-}  // namespace
-const ::tfaot::Program M1a1B_x86_64_v3_program = {
-    &Run<false>,
-    &Run<true>,
-    2u,
-    1u,
-    1u,
-    1u,
-    2u,
-    1u,
-    0u,
-    640u,
-    0u,
-    kMemory,
-};
-"""
-
 
 _PRINTED = """\
 a::B, x86-64-v3, against TensorFlow
@@ -124,7 +90,7 @@ class PageTest(unittest.TestCase):
                 self.assertNotRegex(text, r"url\((?!#)")
 
     def test_contents(self) -> None:
-        """It shows the class, each variable under both names, kernels of HLO with their memory, both forms of HLO, and sizes."""
+        """It shows the class, each variable under both names, steps with their memory, both forms of HLO, and sizes."""
         text = self.page("fc")
         for wanted in (
             "examples::fc::Fc",
@@ -139,11 +105,7 @@ class PageTest(unittest.TestCase):
             "New values of the 10 variables that aren't frozen compile nothing again.",
         ):
             self.assertIn(wanted, text)
-        steps = re.search(r"(\d+) kernel calls, ([\d,]+) bytes of working memory", text)
-        assert steps is not None
-        self.assertGreater(int(steps[1]), 3)
-        self.assertGreater(int(steps[2].replace(",", "")), 0)
-        self.assertRegex(text, r"memory \d+ at [\d,]+, [\d,]+ bytes")
+        self.assertRegex(text, r"fc/hidden0/kernel at 0, 802,816 bytes; x:0 at 0, [\d,]+ bytes")
         self.assertRegex(text, r"all[0-9a-f]{16}")
 
     def test_graph(self) -> None:
@@ -156,27 +118,56 @@ class PageTest(unittest.TestCase):
         self.assertIn("that compute", text)
         self.assertRegex(text, r"cluster \d")
 
+    def test_names(self) -> None:
+        """XLA's drawings have the user's names of inputs, variables, and results, and load nothing."""
+        text = self.page("fc")
+        for wanted in (r"Parameter 0\s+x:0", r"Parameter 3\s+fc/hidden0/bias", "result 0: fc/loss:0"):
+            self.assertRegex(text, wanted)
+        self.assertNotIn("fonts.", text)
+
     def test_memory(self) -> None:
-        """The plot of memory has a rectangle for each value of the buffer assignment, below its top."""
-        plot = re.search(r"<title>Working memory over a run</title>.*?</svg>", self.pages["fc"], re.DOTALL)
-        assert plot is not None
-        values = re.findall(r'<rect class="value\d" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', plot[0])
-        self.assertGreater(len(values), 10)
-        self.assertLess(max(float(y) + float(height) for y, height in values), 321)
-        self.assertEqual(min(float(y) for y, _ in values), 0)
+        """Protects from numbers that contradict each other: a run needs no more than there is, also in loops, as the plot shows."""
+        for name in ("fc", "small", "rnn"):
+            with self.subTest(page=name):
+                found = re.search(
+                    r"([\d,]+) steps, and ([\d,]+) bytes of working memory. ([\d,]+) bytes are in use", self.page(name)
+                )
+                assert found is not None
+                steps, size, used = (int(number.replace(",", "")) for number in found.groups())
+                self.assertGreater(steps, 3)
+                self.assertLessEqual(used, size)
+                self.assertGreater(used, size // 2)
+                plot = re.search(r"<title>Working memory over a run</title>.*?</svg>", self.pages[name], re.DOTALL)
+                assert plot is not None
+                values = re.findall(r'x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"', plot[0])
+                self.assertGreater(len(values), 3)
+                for x, y, width, height in (map(float, value) for value in values):
+                    self.assertLess(x + width, 1001)
+                    self.assertLess(y + height, 1003)
+
+    def test_phone(self) -> None:
+        """Plots have no width of their own, and no text that would shrink, so they fit a phone."""
+        for text in self.pages.values():
+            for head, inside in re.findall(r'<svg class="plot"([^>]*)>(.*?)</svg>', text, re.DOTALL):
+                self.assertNotRegex(head, "width|height")
+                self.assertNotIn("<text", inside)
+            self.assertNotIn("min-width: 34rem", text)
 
     def test_not_measured(self) -> None:
         """Without measurements, the page says how to get them, and shows what the compiler knows."""
         text = self.page("fc")
         self.assertIn("bazel run @rules_tfaot//tools:measure -- //examples/fc:fc_aot --out=fc_aot.measured.json", text)
-        self.assertIn("arithmetic operations in a run", text)
+        found = re.search(r"([\d,]+) arithmetic operations in a run", text)
+        assert found is not None
+        products = 6 * 64 * (784 * 256 + 3 * 256 * 256 + 256 * 10) - 2 * 64 * 784 * 256
+        self.assertGreater(int(found[1].replace(",", "")), products)  # the input has no gradient
         self.assertNotIn("Roofline", text)
 
     def test_measured(self) -> None:
         """With them, it shows a roofline, each kernel's time, and each tensor that the tests and the taps' test compare."""
         text, source = self.page("small"), self.pages["small"]
         self.assertIn("Roofline", text)
-        self.assertGreaterEqual(source.count('<circle class="point"'), 1)
+        self.assertGreaterEqual(source.count('<path class="point"'), 1)
         self.assertIn("dot 1x8x16x16", text)
         self.assertIn("small_aot_taps_test", text)
         self.assertIn("layer0/product", text)
@@ -219,39 +210,95 @@ def _measured(**kwargs: Any) -> measured.Measured:
 class GraphTest(unittest.TestCase):
     """Drawings of graphs."""
 
+    def draw(
+        self, *nodes: str, marks: Mapping[str, str] | None = None, clusters: Mapping[str, int] | None = None
+    ) -> str:
+        """Returns the drawing of nodes, `op name operands`, of which `out` is an output, in Graphviz's language."""
+        made = graph_pb2.GraphDef()
+        for op, name, *operands in map(str.split, nodes):
+            made.node.add(op=op, name=name, input=operands)
+        drawn = graph.draw(made, marks or {}, clusters or {}, {"out"})
+        self.assertIn("<svg ", graphviz.draw(drawn.dot))
+        self.assertEqual(drawn.boxes, drawn.dot.count(" [label="))
+        return drawn.dot
+
+    def test_edge(self) -> None:
+        """Inputs and outputs have boxes of their own, and variables are named in the boxes that use them, without edges."""
+        dot = self.draw(
+            "Placeholder x",
+            "VarHandleOp w",
+            "ReadVariableOp read w",
+            "MatMul y x read",
+            "Identity out y",
+            "AssignVariableOp a w y",
+        )
+        self.assertRegex(dot, r"<b>x</b><br/>input>")
+        self.assertRegex(dot, r"<b>out</b><br/>output>")
+        self.assertIn("<i>variable w</i>", dot)
+        self.assertNotIn("VarHandleOp", dot)
+        self.assertEqual(dot.count("->"), 2)
+
     def test_large(self) -> None:
         """A graph of thousands of nodes has few boxes, all of its nodes are in one, and a loop in it doesn't matter."""
-        nodes = [graph_pb2.GraphDef().node.add(name=f"s{i % 70}/t{i % 7}/n{i}", op="Add") for i in range(7000)]
-        for before, node in itertools.pairwise(nodes):
-            node.input.append(before.name)
-        nodes[0].input.append(nodes[-1].name)
-        drawn = graph.draw(graph_pb2.GraphDef(node=nodes), {"s3/t3/n3": "blocker"}, {"s1/t1/n1": 2})
-        self.assertEqual(drawn.nodes, 7000)
-        self.assertLessEqual(drawn.boxes, graph.MOST)
-        self.assertGreater(drawn.boxes, graph.MOST // 3)
-        self.assertGreater(drawn.hidden, 0)
-        self.assertIn("blocker: Add", drawn.svg)
-        self.assertIn("cluster 2", drawn.svg)
-        self.assertIn("100 edges that lead back to an earlier box", graph.text(drawn))
+        nodes = [
+            f"Add s{i % 70}/t{i % 7}/n{i} s{(i - 1) % 7000 % 70}/t{(i - 1) % 7000 % 7}/n{(i - 1) % 7000}"
+            for i in range(7000)
+        ]
+        dot = self.draw(*nodes, marks={"s3/t3/n3": "blocker"}, clusters={"s1/t1/n1": 2})
+        boxes = dot.count(" [label=")
+        self.assertLessEqual(boxes, graph.MOST)
+        self.assertGreater(boxes, graph.MOST // 3)
+        self.assertEqual(sum(map(int, re.findall(r"<br/>(\d+) nodes", dot))), 7000)
+        self.assertIn("blocker: Add", dot)
+        self.assertIn("cluster 2", dot)
+
+    def test_names(self) -> None:
+        """Any name can be drawn."""
+        self.draw('Add "<&\\>/é Add', 'Add "<&\\> "<&\\>/é')
+
+    def test_too_large(self) -> None:
+        """Protects pages of large models: what has more instructions isn't drawn, and the page says so."""
+        text = page._drawing("digraph { " + "n [label=n];" * (page.INSTRUCTIONS + 1) + "}", "x", "HLO")
+        self.assertIn("It has 1,501 instructions, and at most 1,500 are drawn. The text below has them.", text)
+        self.assertNotIn("<svg", text)
+
+    def test_same_everywhere(self) -> None:
+        """Text's size doesn't depend on a machine's fonts: Graphviz estimates it."""
+        svg = graphviz.draw('digraph { n [label="iiiiiiiiii WWWWWWWWWW" fontname="Helvetica"]; }')
+        self.assertIn('width="261pt"', svg)
 
 
-class ProgramTest(unittest.TestCase):
-    def test_program(self) -> None:
-        """Each step has its kernel and its memory: from the tables for XLA's kernels, from the call for the rules' own."""
-        found = program(_SOURCE, "f.cc")
-        self.assertEqual(found.memory, 640)
-        self.assertEqual([step.kernel for step in found.steps], ["add_fusion", "product"])
-        self.assertEqual(found.steps[0].touched, (Touched("argument 0", 0, 256), Touched("memory 0", 64, 128)))
+class MemoryTest(unittest.TestCase):
+    """Values in working memory."""
+
+    def values(
+        self, *steps: tuple[list[int], list[int]], loops: tuple[tuple[int, int], ...] = ()
+    ) -> list[tuple[int, ...]]:
+        """Returns the place, the first, and the last step of each value, given the places that steps read and write."""
+
+        def places(numbers: list[int]) -> list[dict[str, Any]]:
+            return [{"of": "memory", "offset": 10 * number, "bytes": 10} for number in numbers]
+
+        made = [{"kernel": "k", "reads": places(reads), "writes": places(writes)} for reads, writes in steps]
+        values = plots.values({"steps": made, "loops": loops, "results": places([9])})
+        return [(value.start // 10, value.first, value.last) for value in values]
+
+    def test_lives(self) -> None:
+        """A value lives from the step that writes it to the last one that reads it, and results live until the end."""
         self.assertEqual(
-            found.steps[1].touched,
-            (Touched("memory 0", 64, None), Touched("argument 1", 0, None), Touched("constant 0", 0, None)),
+            self.values(([], [0]), ([0], [9]), ([], [0]), ([0], [0])), [(0, 0, 1), (9, 1, 3), (0, 2, 2), (0, 3, 3)]
         )
 
-    def test_another_file(self) -> None:
-        """A file that isn't an executor's source is an error that names it."""
-        with self.assertRaises(TfaotError) as raised:
-            program("int main() {}", "f.cc")
-        self.assertIn("f.cc isn't the source of an executor", raised.exception.asked)
+    def test_loops(self) -> None:
+        """What a loop needs from before it lives until the loop ends, or until the loop writes over it."""
+        self.assertEqual(
+            self.values(([], [0]), ([], [1]), ([0, 1], [2]), ([2], [1]), loops=((2, 3),)),
+            [(0, 0, 3), (1, 1, 2), (2, 2, 3), (1, 3, 3)],
+        )
+
+
+class SectionsTest(unittest.TestCase):
+    """Sections of object files."""
 
     def test_sections(self) -> None:
         """A program's own file has code, and another file has no sections."""
@@ -269,5 +316,7 @@ class ProgramTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PageTest.pages = {name: Path(sys.argv.pop(1)).read_text(encoding="utf-8") for name in ("fc", "small", "clusters")}
+    PageTest.pages = {
+        name: Path(sys.argv.pop(1)).read_text(encoding="utf-8") for name in ("fc", "small", "clusters", "rnn")
+    }
     unittest.main()

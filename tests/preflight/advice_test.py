@@ -189,22 +189,6 @@ CASES = {
         BOXES,
         same=False,
     ),
-    "Conv3D": Case(
-        'tf.nn.conv3d(x, tf.ones((2, 2, 2, 1, 1)), [1, 1, 1, 1, 1], "VALID")',
-        "sum 2-D convolutions over the first dimension",
-        """
-        kernel = tf.ones((2, 2, 1, 1))
-        planes = [tf.nn.conv2d(x[:, k : k + 3][0], kernel, 1, "VALID") for k in (0, 1)]
-        tf.add_n(planes)[None]""",
-        "x: (1, 4, 5, 5, 1) float32",
-    ),
-    "RFFT": Case(
-        "tf.math.real(tf.signal.rfft(x))",
-        "multiply by a constant matrix of the transform",
-        """
-        turns = tf.range(4.0)[:, None] * tf.range(3.0) * (2 * 3.14159265 / 4)
-        x @ tf.cos(turns)""",
-    ),
     "MatMul of uint8": Case(
         "tf.raw_ops.MatMul(a=x, b=x)",
         "cast its operands to a dtype that XLA supports, such as float32 or int32",
@@ -248,8 +232,107 @@ CASES = {
         _X + "; i: (1,) int32",
         same=False,
     ),
+    "py_function": Case(
+        "tf.ensure_shape(tf.numpy_function(lambda a: a + 1, [x], tf.float32), (3, 4))",
+        "write it in TensorFlow ops",
+        "x + 1.0",
+    ),
+    "table": Case(
+        """
+        if "t" not in KEPT:
+            with tf.init_scope():
+                KEPT["t"] = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([0, 1, 2, 3], [5, 6, 7, 8]), -1)
+        KEPT["t"].lookup(i)""",
+        "look up values where you prepare its inputs",
+        "tf.gather([5, 6, 7, 8], i)",
+        "i: (6,) int32",
+        same=False,
+    ),
+    "sparse": Case(
+        "tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(x), x)",
+        "use dense tensors, or tf.gather and tf.math.unsorted_segment_sum",
+        "x @ x",
+        SQUARE,
+    ),
+    "SparseTensor": Case(
+        "tf.sparse.from_dense(x)", "return value.indices and value.values", "tf.sparse.from_dense(x).values", same=False
+    ),
+    "TensorArray": Case(
+        "tf.TensorArray(tf.float32, 3).unstack(x)",
+        "return value.stack()",
+        "tf.TensorArray(tf.float32, 3).unstack(x).stack()",
+        same=False,
+    ),
+    "unbounded loop": Case(
+        """
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.while_loop(lambda k, a: k < i[0], lambda k, a: (k + 1, a * a), (0, x))[1]
+        tape.gradient(y, x)""",
+        "pass maximum_iterations to the tf.while_loop",
+        """
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.while_loop(lambda k, a: k < i[0], lambda k, a: (k + 1, a * a), (0, x), maximum_iterations=3)[1]
+        tape.gradient(y, x)""",
+        _X + "; i: (1,) int32",
+    ),
+    "growing list": Case(
+        """
+        array = tf.TensorArray(tf.float32, 0, dynamic_size=True)
+        for k in tf.range(3):
+            array = array.write(k, x[k])
+        array.stack()""",
+        "set the size of each tf.TensorArray, and remove dynamic_size",
+        """
+        array = tf.TensorArray(tf.float32, 3)
+        for k in tf.range(3):
+            array = array.write(k, x[k])
+        array.stack()""",
+    ),
+    "argument": Case(
+        "tf.reduce_sum(tf.reverse(x, i))",
+        "compute it from Python numbers, constants, and shapes, not from inputs",
+        "tf.reduce_sum(tf.reverse(x, [0]))",
+        _X + "; i: (1,) int32",
+    ),
+    "Print": Case("tf.compat.v1.Print(x, [x])", "remove tf.print and the like, or return the value as an output", "x"),
+    "quantized": Case(
+        "tf.raw_ops.QuantizeV2(input=x, min_range=0.0, max_range=2.0, T=tf.quint8)[1]",
+        "convert the model without quantization, or use fake quantization",
+        "tf.quantization.fake_quant_with_min_max_args(x, 0.0, 2.0)",
+        same=False,
+    ),
+    "decoded": Case(
+        "tf.io.decode_raw(tf.constant('abcd'), tf.uint8) + i",
+        "decode where you prepare the inputs, and feed the numbers",
+        "i",
+        "i: (4,) uint8",
+        same=False,
+    ),
+    "candidates": Case(
+        "tf.random.uniform_candidate_sampler(i, 1, 3, True, 9)[0]",
+        "move it out of the model to where you prepare its inputs",
+        "i",
+        "i: (6, 1) int64",
+        same=False,
+    ),
 }
 """Advice by what is refused."""
+
+
+ELSEWHERE = {
+    "build the graph for a CPU": "needs a TPU",
+    "fetch only what the model computes": "of GraphDefs whose fetches save files",
+    "let TensorFlow look them up, and compile the rest with tf_aot_clusters; or turn keys into indices where you prepare the "
+    "inputs, and use tf.gather on a tensor": "of the check, for what the export stage refuses as a table",
+    "use another implementation of the trees": "TensorFlow has removed these ops",
+    "use the layer's implementation in plain ops": "needs an NVIDIA GPU",
+    "use resource variables, as TensorFlow 2 does": "of graphs of TensorFlow 1, whose variables the export stage converts",
+    "replace it by a product with a constant matrix": "of transforms that no function of TensorFlow's makes; as for RFFT",
+    "use a tf.TensorArray of a fixed size": "as for a growing list",
+}
+"""Advice on what these models can't contain, and why."""
 
 
 def text(body: str, inputs: str) -> str:
@@ -311,8 +394,33 @@ class AdviceTest(harness.StageTest):
                     self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_all(self) -> None:
-        """Protects new advice on an op, which needs a case here."""
+        """Protects new advice, which needs a case here."""
         self.assertLessEqual(knowledge.REWRITES.keys(), CASES.keys())
+        followed = "\n".join(case.advice for case in CASES.values())
+        for advice in {advice for _, (_, advice) in knowledge.FAMILIES} - ELSEWHERE.keys():
+            with self.subTest(advice):
+                self.assertTrue(any(case.advice in advice for case in CASES.values()), followed)
+
+    def test_inputs(self) -> None:
+        """Protects the advice on inputs that aren't dense tensors: what it names builds."""
+        for spec, body, advice, advised in (
+            (
+                "tf.RaggedTensorSpec((3, None), tf.float32)",
+                "tf.reduce_sum(x, 1)",
+                "take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest",
+                text("tf.reduce_sum(tf.where(tf.sequence_mask(n, 4), x, 0.0), 1)", "x: (3, 4) float32; n: (3,) int32"),
+            ),
+            (
+                "tf.SparseTensorSpec((3, 4), tf.float32)",
+                "tf.sparse.reduce_sum(x, 1)",
+                "take dense tensors",
+                text("tf.reduce_sum(x, 1)", _X),
+            ),
+        ):
+            with self.subTest(spec):
+                refused = f"import tensorflow as tf\n@tf.function(input_signature=[{spec}])\ndef model(x):\n    return {body}\n"
+                self.assertIn(advice, self.error_of(self.build, refused))
+                self.build(advised)
 
     def test_sizes(self) -> None:
         """Protects the advice on open sizes and ranks, which a batch changes: what it prints builds."""

@@ -94,9 +94,10 @@ class CheckTest(StageTest):
         """Checks a Python file with a function of this body, whose first line is line 5."""
         folder = self.write("import tensorflow as tf\n\n\ndef model(x, i):\n" + body)
         specs = dict(part.strip().split("=") for part in signature.replace("], ", "]; ").split(";"))
-        from tfaot.preflight.check import Request
+        from tfaot.export.request import ModelRequest
 
-        report = run.isolated(Request(Model(model=str(folder / "model.py"), signature=specs)), root=str(folder))
+        model = Model(model=str(folder / "model.py"), signature=specs)
+        report = run.isolated(ModelRequest(model=model), root=str(folder))
         self.assert_valid(report)
         return report
 
@@ -161,15 +162,16 @@ class CheckTest(StageTest):
 
         def build(placeholder: Any) -> Any:
             import tensorflow as tf
+            from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
             x = placeholder(tf.float32, [4], "x")
-            spectrum = tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))
-            return spectrum + tf.cast(tf.cumsum(tf.cast(x, tf.uint8)), tf.float32)
+            replica = tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)
+            return replica + tf.cast(tf.cumsum(tf.cast(x, tf.uint8)), tf.float32)
 
         report = run.of_path(self.graph(build), shown="graph.pb")
         self.assert_valid(report)
         findings = found(report)
-        self.assertEqual(sorted(findings), [("not_ahead_of_time", "FFT"), ("unsupported_dtype", "Cumsum")])
+        self.assertEqual(sorted(findings), [("not_ahead_of_time", "XlaReplicaId"), ("unsupported_dtype", "Cumsum")])
         self.assertIn("float32", findings["unsupported_dtype", "Cumsum"].rewrite)
         self.assertIn("uint8", findings["unsupported_dtype", "Cumsum"].what)
 

@@ -31,7 +31,6 @@ from tfaot.core.errors import TfaotError
 from tfaot.export import verdict
 from tfaot.export.rewrites import edges, lists
 from tfaot.export.traced import Edge, Function
-from tfaot.graph import convolutions
 from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.names import tensor_name
 from tfaot.graph.prune import prune
@@ -39,6 +38,7 @@ from tfaot.graph.variables import name_variables, variable_uses
 from tfaot.preflight import kernels
 from tfaot.preflight.check import Checker
 from tfaot.preflight.report import BLOCKER, EntryPoint
+from tfaot.tfcompile.inputs import to_lower
 
 TOGETHER = 30
 """How many instances that should compile share a graph."""
@@ -143,7 +143,7 @@ def compiled(made: Function) -> str:
         for size in use.shape or ():
             variable.shape.dim.add(size=size)
         variable.shape.SetInParent()
-    if convolutions.any_by_kernel(graph):  # the compile stage writes these in other ops, whichever passes are on
+    if to_lower(graph):  # the compile stage writes these in other ops, whichever passes are on
         graph = table.apply(graph, config, ()).graph
     while True:
         message = _tfcompile(graph, config)

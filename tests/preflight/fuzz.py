@@ -104,10 +104,11 @@ def _nodes(draw: random.Random, data: bytes) -> bytes:
 
 def outcome(path: str) -> str:
     """Checks a graph in this process. Returns what kind of report it gets."""
+    from tfaot.export.request import ModelRequest
     from tfaot.export.sources.model import Model
     from tfaot.preflight import check
 
-    report = check.check(check.Request(Model(graph=path)))
+    report = check.check(ModelRequest(model=Model(graph=path)))
     report.to_text()
     report.to_json()
     kinds = {finding.kind for entry in report.entry_points for finding in entry.findings}

@@ -19,13 +19,10 @@ class Line:
 
 
 _HOST = "write it in TensorFlow ops"
-_FFT = "multiply by a constant matrix"
-_CONV = "sum 2-D convolutions"
 _ONE = "compile the model for a single device"
 _CONSTANT = "compute it from Python numbers, constants, and shapes"
 _MASK = "use a mask or tf.where with three arguments"
 _CLIP = "clip them in the model"
-_VOLUME = "tf.zeros([1, 4, 4, 4, 1]) + x[0, 0]"
 _COLLECTIVE = (
     "group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op='Add', final_op='Id'"  # of a collective
 )
@@ -43,9 +40,6 @@ LINES = (
     # A dtype.
     Line("tf.cumsum(tf.cast(x, tf.uint8))", "unsupported_dtype", "Cumsum", "cast its operands"),
     # What the ahead-of-time compiler can't lower.
-    Line("tf.abs(tf.signal.rfft(x))", "not_ahead_of_time", "RFFT", _FFT),
-    Line("tf.math.real(tf.signal.fft2d(tf.cast(x, tf.complex64)))", "not_ahead_of_time", "FFT2D", _FFT),
-    Line(f"tf.nn.conv3d({_VOLUME}, tf.ones([2, 2, 2, 1, 1]), [1] * 5, 'SAME')", "not_ahead_of_time", "Conv3D", _CONV),
     Line(f"tf.raw_ops.CollectiveReduceV2(input=x, {_COLLECTIVE})", "not_ahead_of_time", "CollectiveReduceV2", _ONE),
     Line(
         "tf.raw_ops.NcclAllReduce(input=x, reduction='sum', num_devices=2, shared_name='a')",

@@ -157,8 +157,8 @@ class RenderTest(unittest.TestCase):
                 manifest=str(self.folder / "model.json"),
                 header=f"p/{name}.h",
                 functions=compiled(manifest, name),
-                embed=embed,
-                keep_denormals=keep,
+                embed_variables=embed,
+                flush_denormals=not keep,
                 **{f"out_{kind}": str(self.folder / file) for kind, file in kinds.items()},
             )
         )
@@ -333,7 +333,7 @@ class GoldenTest(RenderTest):
             str(raised.exception),
             "a::b::Small: its variables take 6,000,000,000 bytes, too many to embed in a C++ library\n"
             "  found: code can address data within 2 GB; a library can contain 1,900,000,000 bytes of variables\n"
-            "  to do: keep them in a file: set embed_variables = False, and call Load(path) in the program",
+            "  to do: keep them in a file: embed_variables = False, and call Load(path) in the program",
         )
         self.assertIn(
             "6000000000", self.render(manifest, embed=False)["source"].replace("2000000000u, 0u", "6000000000")

@@ -149,7 +149,7 @@ def _typed_test_impl(ctx):
     """Protects who copies a tf_model from such an error: it is one."""
     env = analysistest.begin(ctx)
     model = analysistest.target_under_test(env)[TfaotModelInfo]
-    asserts.equals(env, ["--saved_model=tests/rules/saved", "--dims=x=2,?"], model.flags)
+    asserts.equals(env, {"dims": {"x": ["2", "?"]}, "saved_model": "tests/rules/saved"}, model.request)
     return analysistest.end(env)
 
 _typed_test = analysistest.make(_typed_test_impl)

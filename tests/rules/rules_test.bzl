@@ -138,7 +138,7 @@ def _library_test_impl(ctx):
         "graph": ["small_aot.pb"],
         "header": ["small_aot.h"],
         "hlo": ["small_aot.hlo.pb", "small_aot.hlo.txt"],
-        "hlo_graph": ["small_aot.hlo.svg"],
+        "hlo_graph": ["small_aot.hlo.dot"],
         "explain": [
             "small_aot.fingerprint.json",
             "small_aot.model.json",
@@ -179,7 +179,7 @@ def _family_test_impl(ctx):
     groups = {
         "config": ["family_aot.%s.config.pbtxt" % entry for entry in entries],
         "graph": ["family_aot.pb"],
-        "hlo_graph": ["family_aot.%s.hlo.svg" % entry for entry in entries],
+        "hlo_graph": ["family_aot.%s.hlo.dot" % entry for entry in entries],
         "manifest": [
             "family_aot.{}.{}.json".format(f, kind)
             for f in functions
@@ -346,10 +346,10 @@ def rules_test_suite(*, name, library, family):
         ]),
         ("verify", "TfaotVerify", ["small_aot.goldens.safetensors"]),
         ("hlo", "TfaotHlo", [
+            "small_aot.hlo.dot",
             "small_aot.hlo.pb",
-            "small_aot.hlo.svg",
-            "small_aot.optimized_hlo.svg",
             "small_aot.hlo.txt",
+            "small_aot.optimized_hlo.dot",
             "small_aot.optimized_hlo.txt",
         ]),
         ("stablehlo", "TfaotStablehlo", [

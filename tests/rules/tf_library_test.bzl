@@ -120,7 +120,7 @@ def _translated_test_impl(ctx):
     asserts.equals(env, ctx.attr.levels, target[TfaotObjectInfo].isa)
     action = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotCompile"][0]
     flags = [arg.removeprefix("--xla_flags=") for arg in action.argv if arg.startswith("--xla_flags=")]
-    asserts.equals(env, ctx.attr.xla_flags, flags)
+    asserts.equals(env, ctx.attr.xla_flags or [""], flags)
     return analysistest.end(env)
 
 _translated_test = analysistest.make(

@@ -632,6 +632,29 @@ void TestLive() {
   variables.Refresh();
   EXPECT(Mappings(path) == 1);
   previous = tfaot::Weights();
+  EXPECT(Mappings(path) == 1);
+  live.Reclaim();
+  EXPECT(Mappings(path) == 0);
+
+  // Versions that come back are owned once, and what an instance uses stays.
+  tfaot::Weights mapped;
+  EXPECT(tfaot::LoadWeights(tfaot::Source::Path(path.c_str()), *initial.set(),
+                            &mapped)
+             .ok());
+  const long owners = initial.set().use_count();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT(live.Swap(mapped).ok() && live.Swap(initial).ok());
+  }
+  EXPECT(initial.set().use_count() == owners);
+  EXPECT(live.Swap(mapped).ok());
+  variables.Refresh();
+  EXPECT(live.Swap(initial).ok());
+  mapped = tfaot::Weights();
+  live.Reclaim();
+  EXPECT(Mappings(path) == 1);  // the instance's
+  variables.Refresh();
+  EXPECT(Mappings(path) == 1);  // a run releases nothing
+  live.Reclaim();
   EXPECT(Mappings(path) == 0);
 
   // Load() and SetWeights() end it, and so does following nothing.

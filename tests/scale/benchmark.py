@@ -82,7 +82,8 @@ def measure(nodes: int, gigabytes: float) -> Result:
 
     from tfaot.core.manifest import Manifest
     from tfaot.export import config as configs
-    from tfaot.export.export import Request, export
+    from tfaot.export.export import export
+    from tfaot.export.request import Request
     from tfaot.export.sources.model import Model
     from tfaot.graph.prune import prune
     from tfaot.graph.variables import variable_uses
@@ -145,12 +146,13 @@ def measure_keras(layers: int) -> KerasResult:
     import keras
 
     from tfaot.core.manifest import Manifest
-    from tfaot.export.export import Request, export
+    from tfaot.export.export import export
+    from tfaot.export.request import Request
     from tfaot.export.sources.model import Model
     from tfaot.export.sources.user_code import UserCode
     from tfaot.export.sources.xla_context import xla_context
-    from tfaot.verify.goldens import Request as GoldensRequest
     from tfaot.verify.goldens import compute_goldens
+    from tfaot.verify.request import Request as GoldensRequest
 
     assert keras.__version__
     with xla_context():

@@ -29,8 +29,8 @@ from tfaot.export.sources.model import Model
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
-EXPORTED = ("graph", "config", "manifest", "variables", "weights", "golden_inputs", "sources")
-"""What the export stage writes for a model of one entry point, by flag: `--out_graph` and so on."""
+EXPORTED = ("graph", "configs", "manifest", "variables", "weights", "golden_inputs", "sources")
+"""What the export stage writes, by flag: `--out_graph` and so on."""
 
 _MODULES = (
     "jinja2",
@@ -128,7 +128,8 @@ class Exported:
         """Runs the verify stage in a child, because this process forks and so must not have threads. Reads its output `name`."""
 
         def work() -> None:
-            from tfaot.verify.goldens import Request, compute_goldens
+            from tfaot.verify.goldens import compute_goldens
+            from tfaot.verify.request import Request
 
             compute_goldens(
                 Request(
@@ -158,7 +159,8 @@ def export_here(folder: Path, cpp_class: str) -> None:
     """Exports the `model.py` of a folder to it, in this process."""
     os.chdir(folder)
     sys.dont_write_bytecode = True
-    from tfaot.export.export import Request, export
+    from tfaot.export.export import export
+    from tfaot.export.request import Request
 
     export(
         Request(
@@ -202,12 +204,12 @@ class StageTest(unittest.TestCase):
         model: str | Model,
         *,
         batch_sizes: tuple[int, ...] = (),
-        calls: tuple[str, ...] = (),
         cpp_class: str = "t::Model",
         dims: Mapping[str, tuple[int | None, ...]] | None = None,
         edge: str = "cpp",
         entry_points: tuple[tuple[str, str], ...] = (),
         frozen: tuple[str, ...] | None = None,
+        golden_calls: tuple[str, ...] = (),
         golden_steps: int = 1,
         max_batch: int = 0,
         rows_independent: bool = False,
@@ -228,13 +230,16 @@ class StageTest(unittest.TestCase):
             with open(folder / "weights.safetensors", "wb") as file:
                 safetensors.write(file, weights)
         source = Model(model="model.py", signature=dict(signature or {})) if isinstance(model, str) else model
+        if user_config is not None:
+            source = dataclasses.replace(source, config="user.pbtxt")
         configs = tuple(f"config.{name}" for name, _ in entry_points) if len(entry_points) > 1 else ("config",)
 
         def work() -> None:
             os.chdir(folder)  # stands for Bazel's execution root
             sys.dont_write_bytecode = True  # like the rules' calls of the mains
             environment.prepare(legacy_keras=source.legacy_keras)
-            from tfaot.export.export import Request, export
+            from tfaot.export.export import export
+            from tfaot.export.request import Request
 
             export(
                 Request(
@@ -257,8 +262,7 @@ class StageTest(unittest.TestCase):
                     weights=None if weights is None else "weights.safetensors",
                     weights_dtype=weights_dtype,
                     weights_tolerance=weights_tolerance,
-                    calls=calls,
-                    user_config=None if user_config is None else "user.pbtxt",
+                    golden_calls=golden_calls,
                     edge=edge,
                     taps=taps,
                 )
@@ -294,7 +298,7 @@ class StageTest(unittest.TestCase):
                 graph=exported.path("graph"),
                 config=exported.config_path(entry_point),
                 sources=exported.path("sources"),
-                isa=isa,
+                cpu=isa,
                 xla_flags=xla_flags,
                 out_objects=tuple(exported.path("object" + suffix + level) for level in levels),
                 out_constants=exported.path("constants" + suffix),
@@ -309,7 +313,7 @@ class StageTest(unittest.TestCase):
                 tolerant=tolerant,
                 passes=passes,
                 out_passes=exported.path("passes" + suffix),
-                out_plan=exported.path("plan" + suffix),
+                out_program=exported.path("program" + suffix),
             )
         )
 

@@ -35,7 +35,7 @@ class MessageTest(StageTest):
                 out_hlo=exported.path("hlo.pb"),
                 out_hlo_text=exported.path("hlo.txt"),
                 out_optimized_hlo=exported.path("optimized_hlo.txt"),
-                out_picture=exported.path("hlo.svg"),
+                out_drawing=exported.path("hlo.dot"),
                 config=exported.config_path(),
                 **{name: exported.path(name) for name in ("manifest", "graph", "sources")},
             )

@@ -80,15 +80,15 @@ class GoldensTest(StageTest):
         out = {f"out_{kind}": exported.path(kind) for kind in ("header", "source", "test", "benchmark")}
         render(
             Request(
-                exported.path("manifest"),
-                "m.h",
-                tuple(
+                manifest=exported.path("manifest"),
+                header="m.h",
+                functions=tuple(
                     Compiled(entry.name, batch, f"m{index}.executor.h")
                     for index, entry in enumerate(exported.manifest.entry_points)
                     for batch in entry.batch_sizes or (0,)
                 ),
-                embed=True,
-                keep_denormals=False,
+                embed_variables=True,
+                flush_denormals=True,
                 out_variables=exported.path("S"),
                 **out,
             )
@@ -408,7 +408,7 @@ def model_fn(features, labels):
         """Writes a GraphDef and its config as text."""
         (self.folder / "graph.pbtxt").write_text(graph)
         (self.folder / "config.pbtxt").write_text(config)
-        return Model(graph=str(self.folder / "graph.pbtxt"), graph_config=str(self.folder / "config.pbtxt"))
+        return Model(graph=str(self.folder / "graph.pbtxt"), config=str(self.folder / "config.pbtxt"))
 
     def test_variables_that_callers_set(self) -> None:
         """Protects models without values of their variables: each call gets drawn ones, because zeros would hide most faults."""
@@ -522,8 +522,8 @@ def model_fn(features, labels):
             t::Model: the generated test is blind to 1 output(s) or variable(s)
               found: dead (0% of its values): neither other inputs nor other values of variables move them by more than rounding \
 errors could
-              to do: verify with inputs that matter (golden_inputs of the model) and with weights that are trained or \
-calibrated (weights); or accept it with unseen = ["pattern", ...] on the target
+              to do: verify with inputs that matter (golden_inputs) and with weights that are trained or calibrated \
+(weights); or accept it with unseen = ["PATTERN"]
             """,
         )
         goldens = exported.goldens(strict=False)
@@ -580,7 +580,7 @@ def golden_fn(step, rng):
                 "        self.w.assign(tf.abs(self.w))\n        return {'done': True, 'two': tf.constant(2.0)}\n",
             ).replace("        self.w =", "        self.steps = tf.Variable(0, name='steps')\n        self.w ="),
             entry_points=(("Reset", "reset"), ("Train", "train")),
-            calls=("Reset", "Train", "Reset"),
+            golden_calls=("Reset", "Train", "Reset"),
             golden_steps=3,
         )
         goldens = exported.goldens()
@@ -799,7 +799,7 @@ def golden_fn(step, rng):
         """Protects models with several functions: consecutive calls, on variables from earlier calls."""
         exported = self.export(
             SEVERAL,
-            calls=("Train", "Look", "Train"),
+            golden_calls=("Train", "Look", "Train"),
             entry_points=(("Train", "train"), ("Look", "look")),
             golden_steps=2,
         )
@@ -821,7 +821,7 @@ def golden_fn(step, rng):
         for calls in (("Look", "Train"), ("Look", "Look", "Train"), ("Train", "Look")):
             goldens = self.export(
                 SEVERAL.replace("assign_add(x)", "assign_add(0.1 * x)"),
-                calls=calls,
+                golden_calls=calls,
                 entry_points=(("Train", "train"), ("Look", "look")),
                 golden_steps=2,
             ).goldens()

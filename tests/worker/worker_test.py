@@ -175,7 +175,7 @@ def stage(main: str, *flags: str, outputs: Sequence[str] = (), path: Sequence[st
         *flags,
         f"--stage_main={main}",
         *(f"--stage_path={entry}" for entry in ("py", *path, "packages")),
-        *(f"--stage_output={output}" for output in outputs),
+        *(f"--stage_outputs={output}" for output in outputs),
     ]
 
 
@@ -198,6 +198,7 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
     compiled = {name: f"out/m.{name}" for name in made}
     goldens = ("manifest", "graph", "variables", "golden_inputs", "sources")
     of_graph = ("manifest", "graph", "config", "sources")
+    exported_flags = [flag.replace("out_config=", "out_configs=") for flag in flags("out_", exported)]
     compiled_flags = [flag.replace("sources_=", "sources=") for flag in flags("out_", compiled)]
     return [
         (
@@ -205,7 +206,7 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
                 "tools/export.py",
                 f"--model={model}",
                 "--cpp_class=a::B",
-                *flags("out_", exported),
+                *exported_flags,
                 outputs=[*exported.values()],
             ),
             [model],
@@ -214,7 +215,7 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
         (
             stage(
                 "tools/compile.py",
-                "--isa=x86-64-v3",
+                "--cpu=x86-64-v3",
                 *flags("", {name: exported[name] for name in of_graph}),
                 *compiled_flags,
                 "--passes=*",

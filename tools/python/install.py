@@ -3,8 +3,8 @@
     python3 -I -S install.py REQUEST
 
 The repository rules call it. REQUEST is a `Request` as JSON. The packages are below the cache folder that bazelw uses, by the
-lock and the Python that they are for; or in the current folder if there is no such folder, or TFAOT_SHARE is 0. The last line
-of the output is an `Outcome` as JSON.
+lock and the Python that they are for; or in the current folder if there is no such folder, or TFAOT_SHARE is 0. Prints a line
+if it installs something, and writes an `Outcome` as JSON to `outcome.json` in the current folder.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Request:
 
     name: str
     """The start of the folder's name."""
+    title: str
+    """What is installed, and its size, for people."""
     lock: str
     """Path of a hash-locked requirements file."""
     package: str
@@ -62,7 +64,7 @@ def install(request: Request) -> Outcome:
     made = _made(request)
     try:
         if made is None:
-            return _installed(request, Path.cwd())
+            return _unshared(request)
         if outcome := _recalled(made):
             return outcome
         with lock.held(made.parent, progress.Progress()):
@@ -70,7 +72,7 @@ def install(request: Request) -> Outcome:
             return _recalled(made) or _shared(request, made)
     except PermissionError:
         # A home folder that can't be written to, as on some build servers.
-        return _installed(request, Path.cwd())
+        return _unshared(request)
 
 
 def _made(request: Request) -> Path | None:
@@ -92,12 +94,22 @@ def _recalled(made: Path) -> Outcome | None:
     return Outcome(folder=str(folder), shared=True) if folder.is_dir() else None
 
 
+def _unshared(request: Request) -> Outcome:
+    _say(f"installing {request.title} for this workspace")
+    return _installed(request, Path.cwd())
+
+
+def _say(text: str) -> None:
+    print(f"rules_tfaot: {text}", file=sys.stderr, flush=True)
+
+
 def _shared(request: Request, made: Path) -> Outcome:
     for old in made.parent.glob(f"{made.stem}-*"):
         shutil.rmtree(old)  # what an interrupted call has left
     # A new name each time: Bazel doesn't look again, in the same build, for a folder that it has missed.
     folder = made.with_name(f"{made.stem}-{time.time_ns():x}")
     folder.mkdir()
+    _say(f"installing {request.title} once, for all workspaces of this machine, below {made.parent}")
     outcome = _installed(request, folder)
     if outcome.failed:
         shutil.rmtree(folder)
@@ -123,7 +135,7 @@ def _installed(request: Request, folder: Path) -> Outcome:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", *options],
         env={**os.environ, "PIP_REQUIRE_VIRTUALENV": "0", "PIP_ROOT_USER_ACTION": "ignore"},
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         errors="replace",
         check=False,
@@ -160,11 +172,10 @@ def _installed(request: Request, folder: Path) -> Outcome:
 
 
 def main() -> None:
-    """Reads the request, and prints the outcome."""
+    """Reads the request, and writes the outcome."""
     read = json.loads(sys.argv[1])
-    outcome = install(Request(read["name"], read["lock"], read["package"], tuple(read["programs"])))
-    sys.stdout.flush()
-    print("\n" + json.dumps(asdict(outcome)))
+    outcome = install(Request(**{**read, "programs": tuple(read["programs"])}))
+    Path("outcome.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
 
 
 if __name__ == "__main__":

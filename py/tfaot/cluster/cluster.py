@@ -18,10 +18,12 @@ from tfaot.cluster.cut import Cut, Part, cut
 from tfaot.cluster.host_model import Running, Whole, save
 from tfaot.cluster.pipeline import pipeline
 from tfaot.cluster.recorded import record
+from tfaot.cluster.request import Request
 from tfaot.core import drawn, dtypes, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config
 from tfaot.export import export, golden
+from tfaot.export.request import Request as ExportRequest
 from tfaot.export.rewrites import freeze
 from tfaot.export.sources import tables
 from tfaot.export.sources.model import Model
@@ -32,61 +34,6 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
-
-
-@dataclasses.dataclass(frozen=True)
-class PipelineFiles:
-    """The pipeline's files."""
-
-    header: str
-    """The path by which to include its header."""
-    library_header: str
-    """The path by which to include the clusters' header."""
-    out_header: str
-    out_test: str
-    out_initial: str
-    """Assembler source with the variables' initial values."""
-    out_values: str
-    """These values, as they lie in memory."""
-    out_goldens: str
-    """What the test compares with."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to cluster, and where to write it."""
-
-    model: Model
-    cpp_class: str
-    golden_steps: int
-    least: int
-    """The smallest number of computing ops in a cluster."""
-    entry_points: tuple[str, ...]
-    """The model's own name of the function to cut. Empty for its default."""
-    dims: Mapping[str, tuple[int | None, ...]]
-    """Sizes of inputs' dimensions that the model leaves open, by label. Others may stay open."""
-    frozen: tuple[str, ...] | None
-    """Patterns of variables to turn into constants. None for those that the model only reads."""
-    batch_sizes: tuple[int, ...]
-    """The sizes of batch to compile for. Empty if what has rows of a batch stays with TensorFlow."""
-    out_graph: str
-    out_configs: str
-    """A folder, for a config for each cluster."""
-    out_manifest: str
-    out_variables: str
-    out_golden_inputs: str
-    out_sources: str
-    out_weights: str
-    out_saved_model: str
-    """A folder: the model, with calls in place of its clusters."""
-    out_uncut: str
-    """The model's own graph."""
-    out_inputs: str
-    """The inputs of the steps to verify, as serialized tensors in a safetensors file."""
-    out_plan: str
-    """JSON: what became of each node."""
-    pipeline: PipelineFiles | None = None
-    """None if no pipeline is wanted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,18 +133,18 @@ def cluster(request: Request) -> None:
     what = request.model.path
     if len(request.entry_points) > 1:
         raise TfaotError(
-            f"{what}: entry_points = {list(request.entry_points)}",
+            f"{what}: entry_points = {[own for _, own in request.entry_points]}",
             exists="tf_aot_clusters cuts one function of a model",
             do="declare a target for each, with a cpp_class of its own, because the class also names the op",
         )
-    if request.batch_sizes and request.pipeline:
+    if request.batch_sizes and request.pipeline_header:
         raise TfaotError(
             f"{what}: pipeline = True, and batch_sizes = {list(request.batch_sizes)}",
             exists="a pipeline's class has memory for tensors of known sizes",
             do="give the sizes with dims instead of batch_sizes, or remove pipeline",
         )
     source = request.model.open()
-    name = request.entry_points[0] if request.entry_points else source.default_entry_point
+    name = request.entry_points[0][1] if request.entry_points else source.default_entry_point
     dims = _Open(request.dims)
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
@@ -215,10 +162,10 @@ def cluster(request: Request) -> None:
         nodes, found = settled(
             function,
             what=what,
-            least=request.least,
+            least=request.min_ops,
             refused=refused,
             batched=bool(request.batch_sizes),
-            pipeline=request.pipeline is not None,
+            pipeline=bool(request.pipeline_header),
         )
         made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
         new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
@@ -236,7 +183,7 @@ def cluster(request: Request) -> None:
     os.makedirs(request.out_configs, exist_ok=True)
     model = _Model(model=request.model.path, source=_Parts(made.parts, values, most))
     export.export(
-        export.Request(
+        ExportRequest(
             model=model,
             cpp_class=request.cpp_class,
             golden_steps=request.golden_steps,
@@ -266,13 +213,12 @@ def cluster(request: Request) -> None:
         safetensors.write(file, serialized)
     with open(request.out_plan, "w", encoding="utf-8") as file:
         file.write(json.dumps(plan(nodes, found, made, function, request.cpp_class), indent=2) + "\n")
-    if request.pipeline:
-        _write_pipeline(request.pipeline, request.cpp_class, nodes, made, function, variables, steps, what)
+    if request.pipeline_header:
+        _write_pipeline(request, nodes, made, function, variables, steps, what)
 
 
 def _write_pipeline(
-    files: PipelineFiles,
-    cpp_class: str,
+    request: Request,
     nodes: Nodes,
     made: Cut,
     function: Function,
@@ -285,19 +231,19 @@ def _write_pipeline(
     cpp.render(
         planned,
         cpp.Request(
-            cpp_class,
-            files.header,
-            files.library_header,
+            request.cpp_class,
+            request.pipeline_header,
+            request.library_header,
             tf.__version__,
             len(steps),
-            files.out_header,
-            files.out_test,
-            files.out_initial,
+            request.out_pipeline_header,
+            request.out_pipeline_test,
+            request.out_pipeline_initial,
         ),
     )
-    with open(files.out_values, "wb") as file:
+    with open(request.out_pipeline_values, "wb") as file:
         file.write(planned.initial)
-    with open(files.out_goldens, "wb") as file:
+    with open(request.out_pipeline_goldens, "wb") as file:
         safetensors.write(file, record(planned, nodes, function.inputs, function.outputs, variables, steps))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import os
 import re
 import sys
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,17 @@ from typing import Any
 from tfaot import starlark
 from tfaot.command import cxx, options
 from tfaot.command.files import RULES
+from tfaot.command.objects import Objects, kept_in
 from tfaot.command.stages import Stages
 from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
 
+_FILES = types.SimpleNamespace(**starlark.execute(RULES, "rules/private/files.bzl"))
 _LIBRARY_ONLY = {"cpp_class": "hlo::Model"}
 """Values of what `tf_aot_hlo` hasn't."""
-_WEIGHTS = {"file": "weights", "dtype": "weights_dtype", "tolerance": "weights_tolerance"}
-"""The export stage's flags for the keys of the attribute `weights`."""
-_INTERFACE = "interface.o"
+_ALSO_EXPORT = ("config", "cpp_class", "golden_steps", "weights")
+"""Attributes that are fields of the export stage's request, besides those in the tables."""
 _NOTICES = ("LICENSE", "NOTICE")
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """What one run of the compiler makes."""
-
-    stem: str
-    entry_point: str
-    batch: int
-    config: str
 
 
 class Build:
@@ -74,7 +66,7 @@ class Build:
         """The CPU levels, lowest first."""
         self._platform = _platforms()[platform or cxx.HERE]
         (folder / self._prefix).mkdir(parents=True, exist_ok=True)
-        self._rules = starlark.execute(RULES, "runtime/package.bzl")
+        self._rules = types.SimpleNamespace(**starlark.execute(RULES, "runtime/package.bzl"))
 
     @property
     def cpp_class(self) -> str:
@@ -82,23 +74,14 @@ class Build:
         return str(self._values["cpp_class"])
 
     @property
-    def entries(self) -> list[Function]:
-        """The entry points."""
-        names = list(self._values["entry_points"]) or ["Run"]
-        return [
-            Function(stem, name, 0, self.path(".config.pbtxt", stem))
-            for name in names
-            for stem in [f"{self._name}.{name}" if len(names) > 1 else self._name]
-        ]
+    def entries(self) -> list[Any]:
+        """The entry points: `stem` of their files, `entry_point`, and `batch`, 0."""
+        return list(_FILES.entries_of(self._entry_points, self._name))
 
     @property
-    def functions(self) -> list[Function]:
-        """The entry points, for each batch size."""
-        return [
-            dataclasses.replace(entry, stem=entry.stem + (f".b{batch}" if batch else ""), batch=batch)
-            for entry in self.entries
-            for batch in self._values["batch_sizes"] or [0]
-        ]
+    def functions(self) -> list[Any]:
+        """The same for each batch size: what one run of the compiler makes."""
+        return list(_FILES.functions_of(self._entry_points, self._values["batch_sizes"] or [], self._name))
 
     @property
     def header(self) -> str:
@@ -109,87 +92,59 @@ class Build:
         """Returns the path of a file in the build's folder."""
         return str(self._root / self._prefix / ((stem or self._name) + ending))
 
+    def check_flags(self, tools: cxx.Tools) -> None:
+        """Compiles and links an empty program, to find wrong flags before the stages run.
+
+        Raises:
+          TfaotError: the compiler refuses copts or linkopts.
+        """
+        copts, linkopts = self._values["copts"], self._values["linkopts"]
+        if (copts or linkopts) and self._platform.tested:
+            source = self._root / "empty.cc"
+            source.write_text("int main() {}\n")
+            flags = [*self._rules.package_copts(list(copts)), str(source), *linkopts, "-pthread", "-o"]
+            what = f"an empty program with the copts {listed(copts)} and the linkopts {listed(linkopts)}"
+            cxx.run([*tools.compiler, *flags, str(self._root / "empty")], what=what)
+
     def export(self, *, edge: str = "cpp") -> None:
         """Runs the export stage."""
-        values = self._values
         self.step("exporting the graph")
-        flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
-        flags.append(f"--{self._kind}={values['source']}")
-        config = "graph_config" if self._kind == "graph" else "user_config"
-        for flag, attribute in (
-            (config, "config"),
-            ("debug_info", "debug_info"),
-            ("golden_inputs", "golden_inputs"),
-            ("max_batch", "max_batch"),
-            ("saver", "saver"),
-        ):
-            if values[attribute]:
-                flags.append(f"--{flag}={values[attribute]}")
-        for key, value in (values["weights"] or {}).items():
-            if key not in _WEIGHTS:
+        values = {name: value for name, value in self._values.items() if value}
+        for key, value in values.pop("weights", {}).items():
+            if key not in ("file", *_FILES.WEIGHTS):
                 raise TfaotError(
                     f"--weights {key}={value}: weights has no {key}",
-                    exists=listed([*_WEIGHTS]),
+                    exists=listed(["file", *_FILES.WEIGHTS]),
                     do="name a file, or set some of these: --weights dtype=bfloat16",
                 )
-            flags.append(f"--{_WEIGHTS[key]}={value}")
-        for flag, attribute in (
-            ("batch_size", "batch_sizes"),
-            ("call", "golden_calls"),
-            ("checkpoint", "checkpoint"),
-            ("frozen", "frozen"),
-            ("input", "inputs"),
-            ("output", "outputs"),
-            ("saved_model_tag", "saved_model_tags"),
-        ):
-            flags += [f"--{flag}={value}" for value in values[attribute] or ()]
-        for flag, attribute in (("dims", "dims"), ("entry_point", "entry_points"), ("signature", "signature")):
-            flags += [f"--{flag}={name}={value}" for name, value in (values[attribute] or {}).items()]
-        if values["frozen"] is not None:
-            flags.append("--freeze=listed")
-        if values["rows_independent"]:
-            flags.append("--rows_independent")
-        flags += [f"--out_config={entry.config}" for entry in self.entries]
-        flags += [
-            f"--out_{output}={self.path(ending)}"
-            for output, ending in {
-                "graph": ".pb",
-                "manifest": ".model.json",
-                "variables": ".variables.safetensors",
-                "golden_inputs": ".golden_inputs.safetensors",
-                "sources": ".sources.json",
-                "weights": ".weights.S",
-            }.items()
-        ]
-        self._stages.run("export", flags)
+            values["weights" if key == "file" else f"weights_{key}"] = value
+        named = [*_FILES.MODEL, *_FILES.MODEL_EXPORT, *_ALSO_EXPORT, *(f"weights_{key}" for key in _FILES.WEIGHTS)]
+        request = {name: values[name] for name in named if name in values}
+        request |= {self._kind: values["source"], "edge": edge, "frozen": self._values["frozen"]}
+        request["out_configs"] = [self.path(_FILES.CONFIG, entry.stem) for entry in self.entries]
+        self._run("export", request, _FILES.EXPORT | _FILES.NAME)
 
     def compile(self) -> None:
         """Runs the compile stage for each function."""
         warned: set[str] = set()
+        configs = {entry.entry_point: self.path(_FILES.CONFIG, entry.stem) for entry in self.entries}
         for function in self.functions:
-            stem = function.stem
             self.step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
-            flags = [*self._graph_flags(), f"--config={function.config}"]
-            flags += [f"--entry_point={function.entry_point}", f"--batch={function.batch}"]
-            flags += [f"--isa={level}" for level in self.levels]
-            flags += [f"--target_triple={self._platform.triple}"] if self._platform.triple else []
-            flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
-            flags += [f"--passes={pattern}" for pattern in self._values["passes"]] + ["--tolerant"]
-            flags += [f"--out_objects={self.path(f'.{level}.kernels.o', stem)}" for level in self.levels]
-            flags += [f"--out_sources={self.path(f'.{level}.executor.cc', stem)}" for level in self.levels]
-            flags += [
-                f"--out_{output}={self.path(ending, stem)}"
-                for output, ending in {
-                    "constants": ".constants.o",
-                    "header": ".executor.h",
-                    "hlo": ".hlo_snapshot.pb",
-                    "fingerprint": ".fingerprint.json",
-                    "fingerprint_source": ".fingerprint.S",
-                    "passes": ".passes.json",
-                }.items()
-            ]
+            request = {
+                "config": configs[function.entry_point],
+                "entry_point": function.entry_point,
+                "batch": function.batch,
+                "cpu": self.levels,
+                "target_triple": self._platform.triple,
+                "xla_flags": self._values["xla_flags"],
+                "passes": self._values["passes"],
+                "tolerant": True,
+            }
+            for name in _FILES.COMPILE_LEVEL:
+                request[f"out_{name}"] = [self._of_level(name, function, level) for level in self.levels]
             # Of a stage that succeeds, nothing else is shown. Functions of a model have the same warnings.
-            for warning in re.findall(r"(?m)^warning: the pass .*\n  to do: .*$", self._stages.run("compile", flags)):
+            printed = self._run("compile", request, _FILES.COMPILE, function.stem)
+            for warning in re.findall(r"(?m)^warning: the pass .*\n  to do: .*$", printed):
                 if warning not in warned:
                     sys.stderr.write(f"{warning}\n")
                 warned.add(warning)
@@ -197,51 +152,39 @@ class Build:
     def render(self) -> None:
         """Runs the render stage."""
         self.step("rendering the C++ class")
-        flags = [f"--manifest={self.path('.model.json')}", f"--header={self.header}"]
-        for function in self.functions:
-            header = f"{self._prefix}{function.stem}.executor.h"
-            flags += ["--function", function.entry_point, str(function.batch), header]
-        flags += ["--embed"] if self._values["embed_variables"] else []
-        flags += [] if self._values["flush_denormals"] else ["--keep_denormals"]
-        flags += [
-            f"--out_{output}={self.path(ending)}"
-            for output, ending in {
-                "header": ".h",
-                "source": ".cc",
-                "variables": ".variables.S",
-                "test": "_test.cc",
-                "benchmark": "_benchmark.cc",
-            }.items()
-        ]
-        self._stages.run("render", flags)
+        header = _FILES.COMPILE["header"]
+        request = {
+            "header": self.header,
+            "functions": [(f.entry_point, f.batch, f"{self._prefix}{f.stem}{header}") for f in self.functions],
+            "embed_variables": self._values["embed_variables"],
+            "flush_denormals": self._values["flush_denormals"],
+        }
+        self._run("render", request, _FILES.RENDER)
 
     def verify(self) -> None:
         """Runs the verify stage."""
         self.step("computing TensorFlow's numbers")
-        flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
-        flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
-        flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
-        flags += ["--strict"] if self._values["strict"] else []
-        flags += [f"--program={self._values['source']}"] if self._kind == "stablehlo" else []
-        self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
+        request = {
+            "unseen": self._values["unseen"],
+            "strict": self._values["strict"],
+            "program": self._values["source"] if self._kind == "stablehlo" else None,
+        }
+        self._run("verify", request, _FILES.VERIFY)
 
     def hlo(self) -> list[str]:
         """Runs the HLO stage for each entry point, and returns its files."""
         made = list[str]()
         for entry in self.entries:
             self.step(f"lowering {entry.entry_point} to HLO")
-            files = {
-                "hlo": self.path(".hlo.pb", entry.stem),
-                "hlo_text": self.path(".hlo.txt", entry.stem),
-                "optimized_hlo": self.path(".optimized_hlo.txt", entry.stem),
-                "picture": self.path(".hlo.svg", entry.stem),
-                "optimized_picture": self.path(".optimized_hlo.svg", entry.stem),
+            request = {
+                "config": self.path(_FILES.CONFIG, entry.stem),
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
+                "cpu": self.levels[-1],
+                "xla_flags": self._values["xla_flags"],
             }
-            flags = [*self._graph_flags(), f"--config={entry.config}", f"--entry_point={entry.entry_point}"]
-            flags += [f"--name={entry.stem}", f"--cpu={self.levels[-1]}"]
-            flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
-            self._stages.run("hlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
-            made += files.values()
+            self._run("hlo", request, _FILES.HLO, entry.stem)
+            made += [self.path(ending, entry.stem) for ending in _FILES.HLO.values()]
         return made
 
     def stablehlo(self) -> list[str]:
@@ -249,13 +192,12 @@ class Build:
         made = list[str]()
         for entry in self.entries:
             self.step(f"translating {entry.entry_point} to StableHLO")
-            files = {
-                "text": self.path(".stablehlo.mlir", entry.stem),
-                "bytecode": self.path(".stablehlo.mlirbc", entry.stem),
+            request = {
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
             }
-            flags = [*self._graph_flags(), f"--entry_point={entry.entry_point}", f"--name={entry.stem}"]
-            self._stages.run("stablehlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
-            made += files.values()
+            self._run("stablehlo", request, _FILES.STABLEHLO, entry.stem)
+            made += [self.path(ending, entry.stem) for ending in _FILES.STABLEHLO.values()]
         return made
 
     def bundle(self) -> str:
@@ -271,22 +213,14 @@ class Build:
                 do="bundle one of its entry points, without --batch-sizes",
             )
         self.step("bundling")
-        files = {
-            "goldens.safetensors": self.path(".goldens.safetensors"),
-            "model.json": self.path(".model.json"),
-            "module.hlo.pb": self.path(".hlo.pb"),
-            "module.hlo.svg": self.path(".hlo.svg"),
-            "module.hlo.txt": self.path(".hlo.txt"),
-            "module.optimized_hlo.txt": self.path(".optimized_hlo.txt"),
-            "module.stablehlo.mlir": self.path(".stablehlo.mlir"),
-            "module.stablehlo.mlirbc": self.path(".stablehlo.mlirbc"),
-            "replay.py": str(Path(__file__).parents[1] / "hlo/replay.py"),
-            "variables.safetensors": self.path(".variables.safetensors"),
+        files = _FILES.HLO | _FILES.STABLEHLO | _FILES.VERIFY
+        request = {
+            **{name: self.path(ending) for name, ending in files.items() if name != "optimized_drawing"},
+            "name": self._name,
+            "replay": str(Path(__file__).parents[1] / "hlo/replay.py"),
         }
-        archive = self.path(".bundle.tar.gz")
-        flags = [f"--name={self._name}", f"--out_archive={archive}"]
-        self._stages.run("bundle", [*flags, *(f"--file={name}={path}" for name, path in files.items())])
-        return archive
+        self._run("bundle", request, _FILES.BUNDLE)
+        return self.path(_FILES.BUNDLE["archive"])
 
     def program(self, kind: str, *, tools: cxx.Tools, objects: Mapping[str, str]) -> list[str]:
         """Compiles and links the generated test or benchmark, and returns the command that runs it.
@@ -299,10 +233,12 @@ class Build:
         self.step(f"linking the {kind}")
         out = self.path(f"_{kind}")
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
-        flags = self._rules["package_copts"](list(self._values["copts"]))
+        flags = self._rules.package_copts(list(self._values["copts"]))
         source = cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))
         cxx.compile_all(tools.compiler, [source])
-        cxx.link(tools.compiler, [out + ".o", *_library(objects).values()], out=out, flags=self._values["linkopts"])
+        cxx.link(
+            tools.compiler, [out + ".o", *self._library(objects).values()], out=out, flags=self._values["linkopts"]
+        )
         embedded = self._values["embed_variables"]
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
@@ -313,48 +249,56 @@ class Build:
 
     def objects(self, tools: cxx.Tools, *, interface: bool = False) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""
-        copts = list(self._values["copts"])
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
-        made, sources = dict[str, str](), list[cxx.Source]()
+        sources = list[cxx.Source]()
+        ends = _FILES.RENDER | {"fingerprint": _FILES.COMPILE["fingerprint_source"], "weights": _FILES.NAME["weights"]}
 
-        def add(name: str, path: str, flags: list[str]) -> None:
-            made[name] = str(self._root / "objects" / name)
-            sources.append(cxx.Source(path, made[name], (*flags, *includes)))
+        def add(name: str, path: str, flags: list[str], *, shared: bool = False) -> str:
+            out = str(self._root / "objects" / name)
+            sources.append(cxx.Source(path, out, (*flags, *(includes[2:] if shared else includes)), shared))
+            return out
+
+        def part(name: str, kind: str, flags: list[str], function: Any = None, level: str = "") -> str:
+            if function:
+                return add(name, self._of_level("sources", function, level), flags)
+            return add(name, self.path(ends[kind], self.functions[0].stem if kind == "fingerprint" else None), flags)
+
+        def made(kind: str, function: Any, level: str = "") -> str:
+            return self._of_level(kind, function, level) if level else self.path(_FILES.COMPILE[kind], function.stem)
 
         (self._root / "objects").mkdir(exist_ok=True)
-        plain = self._rules["package_copts"](copts)
-        add(f"{self._name}.o", self.path(".cc"), plain)
-        for level in self.levels:
-            for function in self.functions:
-                path = self.path(f".{level}.executor.cc", function.stem)
-                add(f"{function.stem}.{level}.executor.o", path, self._rules["package_copts"](copts, level))
-        if self._values["embed_variables"]:
-            define = f'-DTFAOT_VARIABLES="{self.path(".variables.safetensors")}"'
-            add(f"{self._name}.variables.o", self.path(".variables.S"), [*plain, define])
-            add(f"{self._name}.weights.o", self.path(".weights.S"), plain)
-        else:
-            add(f"{self._name}.variables.o", self.path(".variables.S"), plain)
-        add(f"{self._name}.fingerprint.o", self.path(".fingerprint.S", self.functions[0].stem), plain)
-        for path in self._rules["PACKAGE_SOURCES"]:
-            name = path.removesuffix(".cc").replace("/", ".") + ".o"
-            add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
-        for path in kernels.called(self._rules["PACKAGE_KERNELS"], self._passes()):
-            for level in self.levels:
-                name = f"{path.removesuffix('.cc').replace('/', '.')}.{level}.o"
-                add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level))
+        objects: dict[str, str] = self._rules.package_objects(
+            stem=self._name,
+            functions=self.functions,
+            levels=self.levels,
+            embed_variables=self._values["embed_variables"],
+            copts=list(self._values["copts"]),
+            variables=self.path(_FILES.EXPORT["variables"]),
+            compile=part,
+            made=made,
+        )
+        runtime: list[tuple[str, str | None]] = [(path, None) for path in self._rules.PACKAGE_SOURCES]
+        runtime += [
+            (path, level)
+            for path in kernels.called(self._rules.PACKAGE_KERNELS, self._passes())
+            for level in self.levels
+        ]
+        for path, level in runtime:
+            name = self._rules.package_object(path, level)
+            objects[name] = add(name, str(RULES / "runtime" / path), self._rules.package_copts([], level), shared=True)
         if interface:
-            flags = self._rules["interface_copts"](self._values["cpp_class"], self.header)
-            add(_INTERFACE, str(RULES / "runtime" / self._rules["PACKAGE_INTERFACE"]), flags)
-        for function in self.functions:
-            made[f"{function.stem}.constants.o"] = self.path(".constants.o", function.stem)
-            for level in self.levels:
-                made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
+            flags = self._rules.interface_copts(self._values["cpp_class"], self.header)
+            path = str(RULES / "runtime" / self._rules.PACKAGE_INTERFACE)
+            objects[self._rules.INTERFACE] = add(self._rules.INTERFACE, path, flags)
+        earlier = Objects(kept_in(os.environ), tools.compiler, RULES / "runtime")
+        sources = [source for source in sources if not earlier.recall(source)]
         self.step(f"compiling {len(sources)} C++ files")
         cxx.compile_all(tools.compiler, sources)
-        return made
+        earlier.keep(sources)
+        return objects
 
     def _passes(self) -> list[str]:
-        return [self.path(".passes.json", function.stem) for function in self.functions]
+        return [self.path(_FILES.COMPILE["passes"], function.stem) for function in self.functions]
 
     def passes(self) -> list[str]:
         """Returns what the passes did, as text, for each function."""
@@ -363,22 +307,22 @@ class Build:
     def pack(self, tools: cxx.Tools, objects: Mapping[str, str], *, folder: str | None, archive: str | None) -> None:
         """Writes the package of `objects`, with that of the C interface."""
         self.step("packing")
-        headers = {self.header: self.path(".h")}
-        headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
-        files = {"model.json": self.path(".model.json")}
-        files[f"{self._name}.variables.safetensors"] = self.path(".variables.safetensors")
+        headers = {self.header: self.path(_FILES.RENDER["header"])}
+        headers |= {path: str(RULES / "runtime" / path) for path in self._rules.PACKAGE_HEADERS}
+        variables = _FILES.EXPORT["variables"]
+        files = {"model.json": self.path(_FILES.NAME["manifest"]), self._name + variables: self.path(variables)}
         for function in self.functions:
-            for ending in (".fingerprint.json", ".passes.json"):
+            for ending in (_FILES.COMPILE["fingerprint"], _FILES.COMPILE["passes"]):
                 files[function.stem + ending] = self.path(ending, function.stem)
         package.pack(
             package.Request(
                 name=self._name,
                 header=self.header,
                 headers=tuple(headers.items()),
-                objects=tuple(_library(objects).items()),
-                interface=objects[_INTERFACE],
+                objects=tuple(self._library(objects).items()),
+                interface=objects[self._rules.INTERFACE],
                 # Other linkers' flags are for those who try them.
-                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]) if self._platform.tested else (),
+                link=(*tools.compiler, *self._rules.PACKAGE_LINK) if self._platform.tested else (),
                 system=self._platform.title.partition(" on ")[0],
                 files=tuple(files.items()),
                 notices=tuple((name, str(RULES / name)) for name in _NOTICES),
@@ -389,17 +333,24 @@ class Build:
             )
         )
 
-    def _graph_flags(self) -> list[str]:
-        return [
-            f"--manifest={self.path('.model.json')}",
-            f"--graph={self.path('.pb')}",
-            f"--sources={self.path('.sources.json')}",
-        ]
+    @property
+    def _entry_points(self) -> list[str]:
+        return list(self._values["entry_points"]) or ["Run"]
 
+    def _library(self, objects: Mapping[str, str]) -> dict[str, str]:
+        """Returns the objects of the C++ library."""
+        return {name: path for name, path in objects.items() if name != self._rules.INTERFACE}
 
-def _library(objects: Mapping[str, str]) -> dict[str, str]:
-    """Returns the objects of the C++ library."""
-    return {name: path for name, path in objects.items() if name != _INTERFACE}
+    def _of_level(self, name: str, function: Any, level: str) -> str:
+        """Returns the path of a file of the compile stage for a CPU level."""
+        return self.path(f".{level}{_FILES.COMPILE_LEVEL[name]}", function.stem)
+
+    def _run(self, stage: str, request: Mapping[str, Any], outputs: Mapping[str, str], stem: str | None = None) -> str:
+        """Runs a stage that makes the files of a table. Returns what it printed."""
+        exported = _FILES.EXPORT | _FILES.NAME
+        files = {name: self.path(exported[name]) for name in _FILES.READS.get(stage, ())}
+        files |= {f"out_{name}": self.path(ending, stem) for name, ending in outputs.items()}
+        return self._stages.run(stage, {**files, **request})
 
 
 def _platforms() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from tfaot.command import cxx, ending, inspect, options, output
 from tfaot.command.build import Build, check_tested, levels
 from tfaot.command.progress import Progress
 from tfaot.command.stages import StageFailed, Stages, check_model
-from tfaot.core import names, version
+from tfaot.core import caller, names, version
 from tfaot.core.errors import TfaotError
 
 
@@ -145,6 +146,7 @@ def _made(
     Raises:
       _NotVerified: the test fails.
     """
+    build.check_flags(tools)
     build.export()
     if under is not None:
         try:
@@ -181,6 +183,7 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
             do="install linux-perf (Debian), or your distribution's linux-tools",
         )
     with _build(values, None) as build:
+        build.check_flags(tools)
         build.export()
         build.verify()
         build.compile()
@@ -363,6 +366,7 @@ def _default_name(cpp_class: str) -> str:
 
 def main() -> None:
     """Runs the command. An error is one message, with exit status 1, or 2 for wrong options."""
+    os.environ[caller.VARIABLE] = "1"  # also for stages
     try:
         with ending.in_order():
             tfaot(standalone_mode=False)

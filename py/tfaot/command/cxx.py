@@ -27,6 +27,13 @@ class Source:
     out: str
     """The object."""
     flags: tuple[str, ...]
+    shared: bool = False
+    """Whether all models have the same object."""
+
+    @property
+    def dependencies(self) -> str:
+        """The file with what a shared source includes, as a rule of make."""
+        return self.out + ".d"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +98,11 @@ def compile_all(compiler: Sequence[str], sources: Sequence[Source]) -> None:
     """
 
     def one(source: Source) -> None:
-        run([*compiler, *source.flags, "-c", source.path, "-o", source.out], what=f"compiling {Path(source.path).name}")
+        noted = ["-MD", "-MF", source.dependencies] if source.shared else []
+        run(
+            [*compiler, *source.flags, *noted, "-c", source.path, "-o", source.out],
+            what=f"compiling {Path(source.path).name}",
+        )
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         waiting = [pool.submit(one, source) for source in sources]

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfaot import starlark
 from tfaot.command.files import RULES
+from tfaot.core import requests
 from tfaot.core.errors import TfaotError
 
 _BAZEL = {
@@ -99,7 +100,12 @@ class Option:
         if self.field.type.startswith(_FILE_OR):
             given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
         pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
-        return {name: value.replace("None", "?") if "list]" in self.field.type else value for name, value in pairs}
+        if "list]" not in self.field.type:
+            return dict(pairs)
+        sizes = {name: value.replace("None", "?") for name, value in pairs}
+        for name, value in sizes.items():
+            requests.sizes(self.field.name, name, value)  # the export stage would say so much later
+        return sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,8 +270,13 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             raise TfaotError(
                 f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
             )
-    files = {name: values[name] for name in ("config", "debug_info", "golden_inputs", "saver")}
-    for name, path in {**files, "weights": (values["weights"] or {}).get("file")}.items():
+    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch")]
+    for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
+        if number is not None and int(number) < 1:
+            raise TfaotError(f"--{name.replace('_', '-')} {number}: the number is less than 1", do="give 1 or more")
+    files = [(name, values[name]) for name in ("config", "debug_info", "golden_inputs", "saver")]
+    files += [("weights", (values["weights"] or {}).get("file")), *(("deps", path) for path in values["deps"] or ())]
+    for name, path in files:
         if path and not Path(path).exists():
             flag = "--" + name.replace("_", "-")
             raise TfaotError(

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tfaot.command.files import RULES
-from tfaot.core import environment
+from tfaot.core import environment, requests
 from tfaot.core.errors import TfaotError
 
 _RUNNER = Path(__file__).parent / "process/runner.py"
@@ -56,15 +57,15 @@ class Stages:
             process.wait()
         self._files.close()
 
-    def run(self, stage: str, flags: Iterable[str]) -> str:
-        """Runs `tools/STAGE.py` with flags, and returns what it printed.
+    def run(self, stage: str, request: Mapping[str, Any]) -> str:
+        """Runs `tools/STAGE.py` with the fields of its request, and returns what it printed.
 
         Raises:
           StageFailed: it failed.
           TfaotError: its process died.
         """
         arguments = [f"--stage_main={RULES / 'tools' / stage}.py", *(f"--stage_path={path}" for path in self._path)]
-        arguments += flags
+        arguments += requests.flags_of(request)
         status, printed = self._ask(False, stage, arguments)
         if status == environment.OTHER_KERAS:
             status, printed = self._ask(True, stage, arguments)

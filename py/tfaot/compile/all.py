@@ -6,22 +6,17 @@ import dataclasses
 import os
 
 from tfaot.compile import compile as single
+from tfaot.core import requests
 from tfaot.core.functions import stem
 from tfaot.core.manifest import Manifest
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(single.GraphRequest):
     """What to compile, and the folders to write to. Files are named after entry points and batch sizes."""
 
-    manifest: str
-    graph: str
     configs: str
     """A folder with `NAME.config.pbtxt` for each entry point, for all of its batch sizes."""
-    sources: str
-    isa: tuple[str, ...]
-    xla_flags: tuple[str, ...]
-    passes: tuple[str, ...]
     out_objects: str
     """For the kernels of each level, and the constants."""
     out_headers: str
@@ -31,9 +26,6 @@ class Request:
     """For JSON and HLO."""
     out_fingerprint_source: str
     """A file: the fingerprint is the same for all functions."""
-    target_triple: str = ""
-    tolerant: bool = False
-    """As in `tfaot.compile.compile.Request`."""
 
 
 def compile_all(request: Request) -> None:
@@ -46,6 +38,7 @@ def compile_all(request: Request) -> None:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
     for folder in (request.out_objects, request.out_headers, request.out_descriptions, *request.out_sources):
         os.makedirs(folder, exist_ok=True)
+    shared = {name: getattr(request, name) for name in requests.names(single.GraphRequest)}
     failed: dict[str, str] = {}
     compiled = [(entry, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
     for index, (entry, batch) in enumerate(compiled):
@@ -56,13 +49,9 @@ def compile_all(request: Request) -> None:
 
         failed |= single.compile_one(
             single.Request(
-                manifest=request.manifest,
-                graph=request.graph,
+                **shared,
                 config=os.path.join(request.configs, f"{entry.name}.config.pbtxt"),
-                sources=request.sources,
-                isa=request.isa,
-                xla_flags=request.xla_flags,
-                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.isa),
+                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.cpu),
                 out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
                 out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
                 out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),
@@ -71,10 +60,7 @@ def compile_all(request: Request) -> None:
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
                 entry_point=entry.name,
                 batch=batch,
-                target_triple=request.target_triple,
-                passes=request.passes,
                 out_passes=described("passes.json"),
-                tolerant=request.tolerant,
             )
         )
     single.warn(failed)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfaot.compile import open_sizes, program_shape
-from tfaot.compile.program import cost, plan
+from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
 from tfaot.compile.program.thunks import header
 from tfaot.compile.program.thunks.compiled import Compiled, described
+from tfaot.compile.program.thunks.fourier import placed
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.values.instructions import kernels
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
@@ -27,27 +28,42 @@ from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
 from tfaot.tfcompile.inputs import Inputs
-from tfaot.xla import memory
 from tfaot.xla import module as xla
 
 if TYPE_CHECKING:
-    from tensorflow.compiler.xla.service import hlo_pb2
+    pass
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to compile, and where to write it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraphRequest:
+    """What is the same for all functions of a model."""
 
     manifest: str
     graph: str
-    config: str
-    """The entry point's config."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
-    isa: tuple[str, ...]
+    cpu: tuple[str, ...]
     """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
-    xla_flags: tuple[str, ...]
+    target_triple: str = ""
+    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
+    xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
+    passes: tuple[str, ...] = ()
+    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
+    tolerant: bool = False
+    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(GraphRequest):
+    """What to compile, and where to write it."""
+
+    config: str
+    """The entry point's config."""
+    entry_point: str = ""
+    """The entry point's name in the manifest; empty for the only one."""
+    batch: int = 0
+    """One of the entry point's batch sizes; 0 if it has no batches."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
     out_constants: str
@@ -62,21 +78,10 @@ class Request:
     """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build. The same for all functions of a class."""
     out_fingerprint_source: str
     """Assembler code that defines the fingerprint. A library needs it once."""
-    entry_point: str = ""
-    """The entry point's name in the manifest; empty for the only one."""
-    batch: int = 0
-    """One of the entry point's batch sizes; 0 if it has no batches."""
-    target_triple: str = ""
-    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
-    passes: tuple[str, ...] = ()
-    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
     """JSON, which docs/reference/passes.md describes. Empty for no such file."""
-    tolerant: bool = False
-    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
-    out_plan: str = ""
-    """JSON: the instructions of a run and the memory of its values, for the highest level. Only the report reads it. Empty for
-    no such file."""
+    out_program: str = ""
+    """JSON: the steps of a run at the highest level (`program/steps.py`). Only the report reads it. Empty for no such file."""
 
 
 def compile_graph(request: Request) -> None:
@@ -102,7 +107,7 @@ def compile_one(request: Request) -> dict[str, str]:
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
     """
-    check_isa(request.isa)
+    check_isa(request.cpu)
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
@@ -117,17 +122,17 @@ def compile_one(request: Request) -> dict[str, str]:
                 "out_header",
                 "out_hlo",
                 "out_passes",
-                "out_plan",
+                "out_program",
             )
             if getattr(request, output)
         }
         for output in ("out_objects", "out_sources"):
-            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.isa)
+            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.cpu)
         inside = dataclasses.replace(request, **complete)
         failed = isolate.run_isolated(
             lambda: _compile(inside, manifest),
             what=f"compiling {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         for output, path in complete.items():
             wanted = getattr(request, output)
@@ -148,7 +153,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     del _pywrap_tfcompile
     names = table.chosen(request.passes)
     stamp = fingerprint.stamp(
-        manifest, isa=request.isa, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
+        manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
     wanted = function(manifest, request.entry_point, request.batch)
     with tempfile.TemporaryDirectory() as folder:
@@ -160,25 +165,30 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         given, places, missed, failed = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         made, objects = _compiled(request, given, folder)
         module = _module(request.out_hlo)
         sources = refusals.sources_of(given)
         open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
         program_shape.check(module, manifest, wanted.entry_point.name, wanted.batch, sources)
-    hlo = {isa: hlo_pb2.HloProto.FromString(each.hlo) for isa, each in made.items()}
-    modules = {isa: xla.read(proto.hlo_module) for isa, proto in hlo.items()}
+    modules = {isa: xla.read(hlo_pb2.HloProto.FromString(each.hlo).hlo_module) for isa, each in made.items()}
+    functions = {isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()}
+    roots = dict[str, bytes]()
+    for isa in functions:
+        functions[isa], tables = placed(functions[isa], modules[isa], isa)
+        roots |= tables
     before = Compiled(
-        functions={isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()},
-        values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
+        functions=functions,
+        values={symbol: value for data in objects for symbol, value in constants.values(data).items()}
+        | {symbol: memoryview(table) for symbol, table in roots.items()},
         weights=manifest.weights.rounded_to,
         modules=[*modules.values()],
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
         compiled = dataclasses.replace(
-            before, functions={**before.functions}, replaced={}, added={}, packed={}, reasons={}
+            before, functions={**before.functions}, replaced={}, added={**roots}, packed={}, reasons={}
         )
         return compiled, table.run(compiled, names)
 
@@ -202,8 +212,10 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             "missed": missed + compiled.near_misses,
         }
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
-    if request.out_plan:
-        _write_text(request.out_plan, _plan(hlo[request.isa[-1]], modules[request.isa[-1]], manifest))
+    if request.out_program:
+        entry, level = wanted.entry_point, request.cpu[-1]
+        arguments = [*entry.feeds, *(manifest.variables[use.variable].name for use in entry.variables)]
+        _write_text(request.out_program, steps.describe(compiled.functions[level], modules[level], arguments))
     return failed
 
 
@@ -223,10 +235,9 @@ def _rewritten(
       Passes that had nothing to inspect are left out.
     """
     from tfaot.compile import table
-    from tfaot.graph import convolutions
 
     graph = given.read_graph()
-    if not names and not convolutions.any_by_kernel(graph):
+    if not names and not inputs.to_lower(graph):
         return given, {}, [], {}
     config, failed = given.read_config(), dict[str, str]()
 
@@ -243,7 +254,7 @@ def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, c
     """Compiles for every level, and writes the kernels and the HLO. Returns the rest, and objects of constants."""
     made: dict[str, compiler.Made] = {}
     objects = []
-    for isa, out_objects in zip(request.isa, request.out_objects, strict=True):
+    for isa, out_objects in zip(request.cpu, request.out_objects, strict=True):
         out_constants = os.path.join(folder, isa)
         made[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
         objects.append(_read(out_constants))
@@ -266,21 +277,6 @@ def _function(text: str, module: xla.Module, manifest: Manifest) -> CompiledFunc
             do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
         )
     return described(compiled, module)
-
-
-def _plan(hlo: hlo_pb2.HloProto, module: xla.Module, manifest: Manifest) -> str:
-    """Returns the plan of a run.
-
-    Raises:
-      TfaotError: XLA wrote no schedule or no places of values.
-    """
-    if not (hlo.buffer_assignment.buffer_allocations and hlo.hlo_module.schedule.sequences):
-        raise TfaotError(
-            f"{manifest.cpp_class}: XLA doesn't say where and when values are in memory",
-            exists=f"looked for a buffer assignment and a schedule, by TensorFlow {manifest.tensorflow}",
-            do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
-        )
-    return plan.plan(module, memory.read(hlo.buffer_assignment, module))
 
 
 def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None:

@@ -39,6 +39,7 @@ from tfaot.compile.program.passes.softmax import softmax
 from tfaot.compile.program.passes.transpose_folding import transpose_folding
 from tfaot.compile.program.passes.transposes import transposes
 from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 from tfaot.graph.order import Order
 from tfaot.graph.program import Program
@@ -156,7 +157,7 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
         glob = pattern.removeprefix("!")
         matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
         if not matching:
-            asked = "passes = [" + ", ".join(f'"{pattern}"' for pattern in patterns) + f']: "{pattern}" matches no pass'
+            asked = f'{caller.setting("passes", patterns)}: "{pattern}" matches no pass'
             if glob in RENAMED:
                 raise TfaotError(
                     asked, do=f'write "{pattern.replace(glob, RENAMED[glob])}": the pass has another name now'
@@ -164,7 +165,8 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
             raise TfaotError(
                 asked,
                 exists=", ".join(names),
-                do='use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME',
+                do="use one of these names, or a pattern; all passes except NAME are "
+                + caller.setting("passes", ["*", "!NAME"]),
             )
         taken = taken | matching if glob == pattern else taken - matching
     return frozenset(taken)

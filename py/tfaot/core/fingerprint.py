@@ -79,7 +79,7 @@ class Stamp:
         except (json.JSONDecodeError, Mismatch) as error:
             raise TfaotError(
                 f"{path} isn't a fingerprint that this version of rules_tfaot can read: {error}",
-                do="build the target again; the compile stage writes this file",
+                do="build the model again; the compile stage writes this file",
             ) from None
         assert isinstance(stamp, cls)
         return stamp

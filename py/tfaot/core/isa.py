@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 
 TARGET_TRIPLE = "x86_64-pc-linux"
@@ -23,11 +24,14 @@ class Target:
     """In addition to those of the CPU."""
     vectors: int = 0
     """Bits of the vectors that XLA's kernels of larger models use; 0 is XLA's own choice for the CPU."""
+    vector_bytes: int = 16
+    """The size of the vectors of the runtime's kernels: `kVectorBytes` in runtime/tfaot/kernels/lanes.h."""
 
 
 TARGETS = {
-    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3")},
-    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", _NO_GATHERS, vectors=512),
+    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2")},
+    "x86-64-v3": Target(TARGET_TRIPLE, "x86-64-v3", vector_bytes=32),
+    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", _NO_GATHERS, vectors=512, vector_bytes=64),
     "armv8-a": Target(_ARM_TRIPLE, "generic", "+neon"),
     "armv8.2-a+dotprod+fp16": Target(_ARM_TRIPLE, "generic", "+neon,+crc,+lse,+rdm,+fullfp16,+dotprod"),
 }
@@ -53,7 +57,7 @@ def check_isa(isa: Sequence[str]) -> None:
     triples = {TARGETS[level].triple for level in isa}
     if len(triples) != 1 or list(isa) != [level for level in CPU_LEVELS if level in isa]:
         raise TfaotError(
-            f"isa = {list(isa)} isn't a valid list of CPU levels",
+            f"{caller.setting('cpu', isa)} isn't a valid list of CPU levels",
             exists=listed(CPU_LEVELS),
             do="name at least one, each only once, lowest first, all of one architecture",
         )

@@ -227,14 +227,6 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 
 NOT_AHEAD_OF_TIME: Mapping[str, str] = {
     **dict.fromkeys(
-        _words("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D"),
-        "XLA's ahead-of-time compiler has no code for Fourier transforms",
-    ),
-    **dict.fromkeys(
-        _words("Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2"),
-        "XLA's ahead-of-time compiler has no code for 3-D convolutions",
-    ),
-    **dict.fromkeys(
         _words("CollectiveReduceV2 XlaAllReduce XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
@@ -257,7 +249,7 @@ _RAGGED = (
     "take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest",
 )
 
-_FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
+FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
     (r"PyFunc|XlaHostCompute|_XlaSendFromHost|_XlaRecvAtHost|HostCast", _HOST),
     (r"Collective|Nccl|_Send|_Recv|_HostSend|_HostRecv|AllReduce|ReplicaId|CrossReplica|AllToAll", _DEVICES),
     (r"TPU|Tpu", ("it is for TPUs", "build the graph for a CPU")),
@@ -433,8 +425,8 @@ def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
             "export the model without custom ops, or write the op in TensorFlow's own",
         )
     if op in REWRITES:
-        return next((why for pattern, (why, _) in _FAMILIES if re.search(pattern, op)), _NO_KERNEL), REWRITES[op]
-    for pattern, found in _FAMILIES:
+        return next((why for pattern, (why, _) in FAMILIES if re.search(pattern, op)), _NO_KERNEL), REWRITES[op]
+    for pattern, found in FAMILIES:
         if re.search(pattern, op):
             return found
     if any(arg.type == _STRING for arg in (*defined.input_arg, *defined.output_arg)):

@@ -293,7 +293,7 @@ class Manifest:
         Raises:
           TfaotError: the text isn't JSON, has another format, or has an extra, missing, or mistyped field.
         """
-        again = "build the target again with one version of rules_tfaot; the export stage writes this file"
+        again = "build the model again with one version of rules_tfaot; the export stage writes this file"
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tfaot.core import reserved
+from tfaot.core import caller, reserved
 from tfaot.core.errors import TfaotError
 
 KEYWORDS = frozenset(
@@ -213,21 +213,22 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
                 else "isn't a C++ identifier that a program may use"
             )
             raise TfaotError(
-                f"cpp_class = {cpp_class!r}: {part!r} {why}",
+                f"{caller.setting('cpp_class', cpp_class)}: {part!r} {why}",
                 do="write namespaces and a class name with letters, digits, and single underscores, for example "
-                f'cpp_class = "{"::".join(to_identifier(p) for p in parts)}"',
+                + caller.setting("cpp_class", "::".join(to_identifier(p) for p in parts)),
             )
     if parts[0] in _NAMESPACES or parts[-1] in MEMBERS:
         raise TfaotError(
-            f"cpp_class = {cpp_class!r} is reserved for the generated code",
+            f"{caller.setting('cpp_class', cpp_class)} is reserved for the generated code",
             do=f"choose a class name other than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",
         )
     if parts[0] == "main" or reserved.is_global(parts[0]):
         what = "namespace" if len(parts) > 1 else "class"
         raise TfaotError(
-            f"cpp_class = {cpp_class!r}: a global {what} can't be named {parts[0]!r}",
+            f"{caller.setting('cpp_class', cpp_class)}: a global {what} can't be named {parts[0]!r}",
             exists="the C library, parts of which every C++ header includes, already declares this name",
-            do=f'put it in your own namespace, for example cpp_class = "models::{"::".join(parts)}"',
+            do="put it in your own namespace, for example "
+            + caller.setting("cpp_class", "::".join(["models", *parts])),
         )
     return tuple(parts[:-1]), parts[-1]
 

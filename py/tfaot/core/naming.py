@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from tfaot.core import fingerprint, names
+from tfaot.core import caller, fingerprint, names
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
 
@@ -49,9 +49,9 @@ def named(manifest: Manifest, cpp_class: str) -> Manifest:
     _, class_name = names.split_class(cpp_class)
     if members := [what for what, member in _members(manifest) if member == class_name]:
         raise TfaotError(
-            f"cpp_class = {cpp_class!r}: a member of a class can't have the class's name",
+            f"{caller.setting('cpp_class', cpp_class)}: a member of a class can't have the class's name",
             exists=f"{members[0]} of the model, which is named {class_name}",
-            do=f"choose another name for the class: cpp_class = {cpp_class + 'Model'!r}",
+            do="choose another name for the class: " + caller.setting("cpp_class", cpp_class + "Model"),
         )
     result = dataclasses.replace(manifest, cpp_class=cpp_class.removeprefix("::"))
     prints = dataclasses.replace(result.fingerprints, config=fingerprint.config(result))

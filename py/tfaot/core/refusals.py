@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tfaot.core import knowledge
+from tfaot.core import caller, knowledge
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
 
@@ -48,7 +48,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
         details=unknown(message, request),
-        do="change the model at the lines above; for more details, add --xla_dump_to to the target's xla_flags",
+        do="change the model at the lines above; for more details, add --xla_dump_to to " + caller.the("xla_flags"),
     )
 
 
@@ -137,11 +137,18 @@ def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError |
     if not (thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message)):
         return None
     kind = thunk[1].replace("-", "")
-    ops = {node.op for _, node in _all_nodes(request) if kind in node.op.lower()}
+    sources = sources_of(request)
+    nodes, ops = list[str](), set[str]()
+    for prefix, node in _all_nodes(request):
+        # A node that keeps an operation of StableHLO has its name.
+        kept = node.op == "XlaCallModule" and re.fullmatch(rf"(.*/)?{kind}(_\d+)?", node.name)
+        if kept or kind in node.op.lower():
+            nodes.append(place(prefix, node, sources))
+            ops.add(kind.upper() if kept else node.op)
     known_ops = sorted(ops & knowledge.NOT_AHEAD_OF_TIME.keys())
     return TfaotError(
         f"{what}: XLA can't compile {kind} ahead of time",
-        details="\n".join(_nodes_of(lambda node: node.op in ops, request)),
+        details="\n".join(nodes),
         exists=_by_op({op: knowledge.NOT_AHEAD_OF_TIME[op] for op in known_ops}),
         do=f"{_by_op({op: knowledge.lowered_otherwise(op) for op in known_ops}) or knowledge.MOVE}; {knowledge.OTHER_WAYS}",
     )
@@ -156,7 +163,7 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
     return TfaotError(
         f"{what}: the config's entry for the variable {name} is wrong according to the compiler",
         details=message,
-        do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
+        do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into {caller.the("config")}',
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import dtypes, manifest, refusals
+from tfaot.core import caller, dtypes, manifest, refusals
 from tfaot.core.errors import TfaotError
 from tfaot.export import config as configs
 from tfaot.export import verdict
@@ -147,8 +147,8 @@ def _inferred(
             raise TfaotError(
                 f"{what}: {draft.name} can't take a batch of {batch}",
                 details=str(error),
-                exists=f"batch_sizes = {list(draft.batch_sizes)}: a batch of any size runs in parts",
-                do="compute each row independently, or remove batch_sizes",
+                exists=f"{caller.setting('batch_sizes', draft.batch_sizes)}: a batch of any size runs in parts",
+                do=f"compute each row independently, or remove {caller.option('batch_sizes')}",
             ) from None
         tensors = [imported.get_tensor_by_name(edge.name).shape for edge in edges]
     return [
@@ -166,8 +166,8 @@ def _as_seen(shape: Shape, edge: Edge, stored: Callable[[str], str]) -> Shape:
 def _without_batch(edge: Edge, found: str, draft: manifest.EntryPoint, what: str) -> TfaotError:
     return TfaotError(
         f"{what}: the output {edge.label} of {draft.name} has no batch: it is {found}",
-        exists=f"batch_sizes = {list(draft.batch_sizes)}: the rules concatenate results along their first dimension",
-        do="return a value for each row, or remove batch_sizes",
+        exists=f"{caller.setting('batch_sizes', draft.batch_sizes)}: the rules concatenate results along their first dimension",
+        do=f"return a value for each row, or remove {caller.option('batch_sizes')}",
     )
 
 

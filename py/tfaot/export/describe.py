@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import dtypes, manifest, names, safetensors
+from tfaot.core import caller, dtypes, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import bounds, verdict
 from tfaot.export import config as configs
@@ -212,19 +212,19 @@ def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]
     """Checks that an entry point that is compiled for batches has one, and gives the same results when it runs in parts."""
     if not entry.batch_sizes:
         return
-    asked = f"{what}: batch_sizes = {list(entry.batch_sizes)}"
+    asked = f"{what}: {caller.setting('batch_sizes', entry.batch_sizes)}"
     if not any(tensor.batched for tensor in entry.inputs):
         raise TfaotError(
             f"{asked}, and {entry.name} has no batch",
             exists="; ".join(f"{tensor.cpp_name} {list(tensor.shape)}" for tensor in entry.inputs) or "no inputs",
-            do="leave the first dimension of its inputs open, or remove batch_sizes",
+            do=f"leave the first dimension of its inputs open, or remove {caller.option('batch_sizes')}",
         )
     if written := [variables[use.variable] for use in entry.variables if use.written]:
         raise TfaotError(
             f"{asked}, and {entry.name} writes {len(written)} variable(s): {listed(written)}",
             exists="a batch runs in parts, and each part would write them",
-            do="don't assign them in this entry point (for example, training = False), or remove batch_sizes and fix the "
-            "batch with dims",
+            do="don't assign them in this entry point (for example, training = False), or remove "
+            f"{caller.option('batch_sizes')} and fix the batch with {caller.option('dims')}",
         )
 
 

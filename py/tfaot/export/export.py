@@ -10,66 +10,19 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import fingerprint, manifest, names, safetensors
+from tfaot.core import caller, fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.batch_independence import check as rows
+from tfaot.export.request import Request
 from tfaot.export.rewrites import clone_shared_functions, edges, freeze, lists, narrow, seeds
 from tfaot.export.rewrites.random import state
-from tfaot.export.sources.model import Model
-from tfaot.export.traced import Array, Dims, Function, Shape, Source, check_resources
+from tfaot.export.traced import Array, Dims, Function, Source, check_resources
 from tfaot.graph import structure
 from tfaot.graph.ops import functions_of
 from tfaot.graph.variables import VariableUse, variable_uses
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to export, and where to write it."""
-
-    model: Model
-    golden_steps: int
-    out_graph: str
-    out_configs: tuple[str, ...]
-    """One for each entry point."""
-    out_manifest: str
-    out_variables: str
-    out_golden_inputs: str
-    out_sources: str
-    out_weights: str
-    """The fingerprint of the variables' values: assembler code that defines it, or without `cpp_class`, its digits."""
-    cpp_class: str = ""
-    """The generated class with its namespaces. If it is empty, `tfaot.core.naming` names it later."""
-    entry_points: tuple[tuple[str, str], ...] = ()
-    """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
-    dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
-    """Sizes of inputs' dimensions that the model leaves open, by label."""
-    batch_sizes: tuple[int, ...] = ()
-    """Batch sizes to compile for. The batch is the first dimension of inputs that leave it open."""
-    some_batched: bool = False
-    """Whether an entry point whose inputs have no open dimension is compiled without batches, instead of refused."""
-    max_batch: int = 0
-    """The largest batch that the class takes, or 0 for the largest of `batch_sizes`."""
-    rows_independent: bool = False
-    """Whether the user vouches that no row of a batch affects another row's results, so no analysis has to show it."""
-    frozen: tuple[str, ...] | None = None
-    """Patterns of variables to turn into constants. None for all, if nothing is written and there is one function."""
-    weights: str | None = None
-    """A safetensors file with values for all variables, to use instead of the model's own."""
-    weights_dtype: str = ""
-    """The dtype in which the weights of products are stored: one of `manifest.WEIGHT_DTYPES`, or empty for their own."""
-    weights_tolerance: str = ""
-    """How much that may change outputs, relative to an output's largest value. Empty for the default."""
-    calls: tuple[str, ...] = ()
-    """Entry points in the order in which the test calls them. By default, all in sequence, for each golden step."""
-    user_config: str | None = None
-    """A partial tf2xla config to merge into the inferred ones."""
-    edge: str = "cpp"
-    """One of `dtypes.EDGES`: whether dtypes that C++ lacks are converted at the edge."""
-    taps: tuple[str, ...] = ()
-    """Patterns of nodes whose values become outputs, for a test to compare."""
 
 
 def export(request: Request) -> None:
@@ -93,7 +46,7 @@ def export(request: Request) -> None:
         dict(wanted),
         what=what,
         steps=request.golden_steps,
-        calls=request.calls,
+        calls=request.golden_calls,
         largest=largest,
     )
     rewritten = _rewritten(request, source, functions, largest)
@@ -161,7 +114,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     dims.check_used(what, labels)
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
-            f"{what}: signature names {listed(unused)}, but no entry point has a parameter with this name",
+            f"{what}: {caller.option('signature')} names {listed(unused)}, but no entry point has a parameter with this name",
             exists=listed(sorted(labels)),
             do="name parameters, or inputs by the names listed here",
         )
@@ -233,13 +186,14 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
         frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
     elif refused := sorted(frozen & unset):
         raise TfaotError(
-            f"{what}: frozen names {len(refused)} variable(s) for which the model has no value",
+            f"{what}: {caller.option('frozen')} names {len(refused)} variable(s) for which the model has no value",
             exists=listed(refused),
-            do="add a checkpoint or weights with their values, or take them out of frozen: callers then set them",
+            do=f"add a checkpoint or weights with their values, or take them out of "
+            f"{caller.option('frozen')}: callers then set them",
         )
     if user is not None:
         # The entries of a graph's own config that no output needs have no effect either.
-        own = request.user_config is None
+        own = request.model.graph is not None or request.model.config is None
         without = {v.node_name for v in user.variable if v.node_name in frozen or (own and v.node_name not in known)}
         user = user_config.without_variables(user, without)
     values = initial.values(source, request.weights, list(known.values()), seeded.variable)
@@ -260,9 +214,9 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:
     """Returns the user's part of the config that hasn't been used yet, or None, and its file."""
-    if request.user_config is None:
-        return getattr(source, "variable_config", None), request.model.graph_config or ""
-    return user_config.read(request.user_config), request.user_config
+    if request.model.graph is not None or request.model.config is None:
+        return getattr(source, "variable_config", None), request.model.config or ""
+    return user_config.read(request.model.config), request.model.config
 
 
 def _check(request: Request) -> None:
@@ -272,38 +226,43 @@ def _check(request: Request) -> None:
       TfaotError: attributes contradict each other.
     """
     if request.golden_steps < 1:
-        raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
+        raise TfaotError(caller.setting("golden_steps", request.golden_steps), do="verify at least one step")
     sizes = request.batch_sizes
+    largest = caller.setting("max_batch", request.max_batch)
+    example = caller.setting("batch_sizes", [1, 8, 64])
     if sizes and (min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
         raise TfaotError(
-            f"batch_sizes = {list(sizes)}",
+            caller.setting("batch_sizes", sizes),
             do=f"use sizes of at least 1, in ascending order: {sorted({max(1, s) for s in sizes})}",
         )
     if sizes and 0 < request.max_batch < sizes[-1]:
         raise TfaotError(
-            f"max_batch = {request.max_batch}, and batch_sizes = {list(sizes)}",
+            f"{largest}, and {caller.setting('batch_sizes', sizes)}",
             exists="code for a larger batch than the class ever gets",
-            do=f"use sizes up to {request.max_batch}, or remove max_batch, which then defaults to {sizes[-1]}",
+            do=f"use sizes up to {request.max_batch}, or remove {caller.option('max_batch')}, which then defaults to {sizes[-1]}",
         )
     if request.max_batch and not sizes:
         raise TfaotError(
-            f"max_batch = {request.max_batch} without batch_sizes",
-            do="set the sizes to compile for: batch_sizes = [1, 8, 64]",
+            f"{largest} without {caller.option('batch_sizes')}",
+            do=f"set the sizes to compile for: {example}",
         )
     if request.rows_independent and not sizes:
         raise TfaotError(
-            "rows_independent = True without batch_sizes",
-            exists="no batch_sizes, so nothing is split",
-            do="remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]",
+            f"{caller.setting('rows_independent', True)} without {caller.option('batch_sizes')}",
+            exists=f"no {caller.option('batch_sizes')}, so nothing is split",
+            do=f"remove {caller.option('rows_independent')}, or set the sizes to compile for: {example}",
         )
     cpp_names = [cpp_name for cpp_name, _ in request.entry_points]
     if twice := [name for name, count in Counter(cpp_names).items() if count > 1]:
-        raise TfaotError(f"entry_points names {listed(twice)} more than once", do="give each entry point its own name")
-    if unknown := [call for call in request.calls if call not in (cpp_names or ["Run"])]:
         raise TfaotError(
-            f"golden_calls names {listed(sorted(set(unknown)))}, which isn't an entry point",
+            f"{caller.option('entry_points')} names {listed(twice)} more than once",
+            do="give each entry point its own name",
+        )
+    if unknown := [call for call in request.golden_calls if call not in (cpp_names or ["Run"])]:
+        raise TfaotError(
+            f"{caller.option('golden_calls')} names {listed(sorted(set(unknown)))}, which isn't an entry point",
             exists=listed(cpp_names or ["Run"]),
-            do="name entry points of the target",
+            do=f"name some of {caller.the('entry_points')}",
         )
 
 

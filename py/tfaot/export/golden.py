@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfaot.core import dtypes, manifest
+from tfaot.core import caller, dtypes, manifest
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources.golden_inputs import GivenInputs
 from tfaot.export.sources.user_code import SEED
@@ -90,7 +90,7 @@ def given(
 def said(source: Source) -> str:
     """Returns what gave inputs to verify, for messages."""
     path = source.path if isinstance(source, GivenInputs) else ".py"
-    return "golden_fn(step, rng) returned" if path.endswith(".py") else f"the target's golden_inputs, {path}, have"
+    return "golden_fn(step, rng) returned" if path.endswith(".py") else f"{caller.the('golden_inputs')}, {path}, have"
 
 
 def check_steps(source: Source, count: int) -> None:

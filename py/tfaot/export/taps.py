@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfaot.core import dtypes
+from tfaot.core import caller, dtypes
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.assemble import Entry, Whole
 from tfaot.export.traced import Edge
@@ -100,9 +100,8 @@ def _chosen(found: Sequence[_Tappable], patterns: Sequence[str], what: str) -> l
         glob = pattern.removeprefix("!")
         matching = {tap.label for tap in found if fnmatch.fnmatchcase(tap.node, glob) or tap.label == glob}
         if not (matching if glob == pattern else matching & taken):
-            asked = ", ".join(f'"{each}"' for each in patterns)
             raise TfaotError(
-                f'{what}: taps = [{asked}]: "{pattern}" '
+                f'{what}: {caller.setting("taps", patterns)}: "{pattern}" '
                 + ("matches no tensor" if glob == pattern else "excludes nothing that an earlier pattern selected"),
                 exists=listed([tap.label for tap in found], limit=_SHOWN),
                 do='use a node\'s name, or a pattern such as "dense/*"; you can tap only values of known shape that depend on '

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 
 Array = npt.NDArray[Any]
@@ -137,20 +138,20 @@ class Dims:
             if given is not None:
                 if shape is not None and len(given) != len(shape):
                     wrong.append(
-                        f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, but dims has {shown(given)}"
+                        f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, but {caller.option('dims')} has {shown(given)}"
                     )
                     continue
                 known = shape if shape is not None else (None,) * len(given)
                 if any(a is not None and b is not None and a != b for a, b in zip(known, given, strict=True)):
-                    wrong.append(f"{edge.label} is {shown(known)}, but dims has {shown(given)}")
+                    wrong.append(f"{edge.label} is {shown(known)}, but {caller.option('dims')} has {shown(given)}")
                     continue
                 shape = tuple(a if b is None else b for a, b in zip(known, given, strict=True))
             fixed.append(dataclasses.replace(edge, shape=shape))
         if wrong:
             raise TfaotError(
-                f"{what}: dims contradicts the shape of {len(wrong)} input(s)",
+                f"{what}: {caller.option('dims')} contradicts the shape of {len(wrong)} input(s)",
                 exists="; ".join(wrong),
-                do="use None to keep the model's own size, and list a size for every dimension",
+                do=f"use {'None' if caller.in_bazel() else '?'} to keep the model's own size, and list a size for every dimension",
             )
         if large := [e for e in fixed if math.prod(size or 1 for size in e.shape or ()) >= 2**63]:
             raise TfaotError(
@@ -160,17 +161,16 @@ class Dims:
             )
         unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
         if unknown:
-            example = ", ".join(
-                f'"{edge.label}": ' + (_sized(edge.shape, self.batched) if edge.shape is not None else "[]")
-                for edge in unknown
-            )
+            none = "[]" if caller.in_bazel() else "none"
+            example = {edge.label: _sized(edge.shape or (), self.batched) for edge in unknown}
             raise TfaotError(
                 f"{what}: {len(unknown)} input(s) have dimensions that aren't known at build time",
                 exists="; ".join(
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
                 ),
-                do=f"fix them in the model, or with dims = {{{example}}}: the size of each dimension, or [] for a scalar",
+                do=f"fix them in the model, or with {caller.setting('dims', example)}: the size of each dimension, or {none} for a "
+                "scalar; a length can be an input (docs/guide/shapes.md#open-lengths)",
             )
         return tuple(fixed)
 
@@ -182,15 +182,15 @@ class Dims:
         """
         if unused := sorted(set(self.given) - set(labels)):
             raise TfaotError(
-                f"{what}: dims names {listed(unused)}, which isn't an input of the model",
+                f"{what}: {caller.option('dims')} names {listed(unused)}, which isn't an input of the model",
                 exists=listed(sorted(labels)),
                 do="use the names listed here",
             )
 
 
-def _sized(shape: Shape, batched: bool) -> str:
+def _sized(shape: Shape, batched: bool) -> Shape:
     """Returns an example of sizes. The batch stays open."""
-    return shown(tuple(None if batched and not axis else size or 1 for axis, size in enumerate(shape)))
+    return tuple(None if batched and not axis else size or 1 for axis, size in enumerate(shape))
 
 
 def shown(shape: Shape | None) -> str:

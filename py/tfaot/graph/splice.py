@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import type_attribute
+from tfaot.graph.attributes import Shape, shape_of, type_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.program import Program
 
@@ -83,6 +83,61 @@ def splice(target: Target, node: node_def_pb2.NodeDef, operands: Sequence[Any], 
 
     for part in built.as_graph_def().node:
         if part.name not in placed:
+            part.attr.pop("_class", None)  # names nodes as they were
             inputs = [outside(operand) for operand in part.input]
             names[part.name] = target.add(part, f"{node.name}/{part.name}", inputs, node.name)
     target.become_identity(node, outside(result.name), result.dtype.as_datatype_enum)
+
+
+Rewrite = Callable[[Target, node_def_pb2.NodeDef, Mapping[str, node_def_pb2.NodeDef], Callable[[str], Shape]], None]
+"""Replaces a node of a target, given all of the target's nodes, and the shapes of its tensors by `node:port`."""
+
+
+def any_node(graph: graph_pb2.GraphDef, applies: Callable[[str], object]) -> bool:
+    """Returns whether a graph, or one of its functions, has an op of some type."""
+    return any(
+        applies(node.op) for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes
+    )
+
+
+def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: Rewrite) -> int:
+    """Rewrites all nodes of some types, also in functions, and returns how many there were.
+
+    Args:
+      program: changed in place.
+      applies: whether to rewrite an op of this type.
+      rewrite: rewrites one.
+    """
+    from tensorflow.python.framework import function_def_to_graph
+
+    count = 0
+
+    def rewrite_in(target: Target, nodes: Mapping[str, node_def_pb2.NodeDef], shape: Callable[[str], Shape]) -> None:
+        nonlocal count
+        for node in [*nodes.values()]:
+            if applies(node.op):
+                rewrite(target, node, nodes, shape)
+                count += 1
+
+    if not any_node(program.graph, applies):
+        return 0
+    tensors = program.tensors()
+    rewrite_in(GraphTarget(program), program.nodes(), lambda name: tensors[name].shape)
+    library = {function.signature.name: function for function in program.graph.library.function}
+    for function in program.graph.library.function:
+        if any(applies(node.op) for node in function.node_def):
+            body = EditableFunction(function, library)
+            inner = function_def_to_graph.function_def_to_graph(function)
+            shapes = {
+                tensor.name: shape_of(tensor.shape)
+                for operation in inner.get_operations()
+                for tensor in operation.outputs
+            }
+            rewrite_in(FunctionTarget(body), body.nodes, shapes.get)
+            function.CopyFrom(body.function(function.signature.name))
+    return count
+
+
+def operands(node: node_def_pb2.NodeDef) -> list[str]:
+    """Returns a node's operands, as `node:port`."""
+    return [name if ":" in name else f"{name}:0" for name in node.input if not name.startswith("^")]

@@ -22,20 +22,45 @@ class Request:
 
     name: str
     """The model's name. The archive has one folder of this name, with slashes replaced."""
-    files: tuple[tuple[str, str], ...]
-    """Each file's name in the folder, and its path. `model.json` is among them."""
+    goldens: str
+    manifest: str
+    variables: str
+    hlo: str
+    hlo_text: str
+    optimized_hlo: str
+    drawing: str
+    text: str
+    """StableHLO."""
+    bytecode: str
+    replay: str
+    """`replay.py`."""
     out_archive: str
+
+
+FILES = {
+    "goldens": "goldens.safetensors",
+    "manifest": "model.json",
+    "variables": "variables.safetensors",
+    "hlo": "module.hlo.pb",
+    "hlo_text": "module.hlo.txt",
+    "optimized_hlo": "module.optimized_hlo.txt",
+    "drawing": "module.hlo.dot",
+    "text": "module.stablehlo.mlir",
+    "bytecode": "module.stablehlo.mlirbc",
+    "replay": "replay.py",
+}
+"""The names in the folder of a request's files."""
 
 
 def pack(request: Request) -> None:
     """Writes the archive: the given files, a README, a VERSION, and checksums."""
     contents = {}
-    for name, path in request.files:
-        with open(path, "rb") as file:
+    for field, name in FILES.items():
+        with open(getattr(request, field), "rb") as file:
             contents[name] = file.read()
     manifest = Manifest.from_json(contents["model.json"].decode(), path="model.json")
     goldens = io.BytesIO()
-    safetensors.write(goldens, drawn.filled(manifest, safetensors.read(dict(request.files)["goldens.safetensors"])))
+    safetensors.write(goldens, drawn.filled(manifest, safetensors.read(request.goldens)))
     contents["goldens.safetensors"] = goldens.getvalue()
     contents["README.md"] = readme(request.name, manifest).encode()
     contents["VERSION"] = stamp(manifest).encode()
@@ -96,7 +121,7 @@ Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 |---|---|
 | `module.hlo.pb` | `xla.HloModuleProto`, before optimization |
 | `module.hlo.txt` | the same as text |
-| `module.hlo.svg` | the same as a picture |
+| `module.hlo.dot` | the same as a graph: `dot -Tsvg module.hlo.dot -o module.svg` draws it |
 | `module.optimized_hlo.txt` | after XLA's optimization for x86-64 CPUs, to read; not portable |
 | `module.stablehlo.mlir` | the program as StableHLO text |
 | `module.stablehlo.mlirbc` | the same as a portable artifact, which StableHLO's compatibility guarantee covers |

@@ -21,15 +21,14 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest, Tensor
-from tfaot.hlo import picture
+from tfaot.hlo import drawing
 from tfaot.tfcompile import compiler, crash, dumps, inputs
-from tfaot.xla import module as xla
 
 if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What to extract, and where to write it."""
 
@@ -42,7 +41,7 @@ class Request:
     """The HLO module's name. Characters that HLO doesn't accept are replaced."""
     cpu: str
     """One of `isa.CPU_LEVELS`. Only the optimized HLO depends on it."""
-    xla_flags: tuple[str, ...]
+    xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
     out_hlo: str
     """An `xla.HloModuleProto`, before optimization."""
@@ -50,12 +49,12 @@ class Request:
     """The same module as text, with constants written out."""
     out_optimized_hlo: str
     """Text, as the code generator sees it, scheduled and fused for `cpu`."""
-    out_picture: str
-    """An SVG of the HLO before optimization."""
+    out_drawing: str
+    """XLA's drawing of the HLO before optimization, in Graphviz's language."""
     entry_point: str = ""
     """The entry point's name in the manifest; empty for the first."""
-    out_optimized_picture: str = ""
-    """An SVG of the optimized HLO; empty for none."""
+    out_optimized_drawing: str = ""
+    """The same of the optimized HLO; empty for none."""
 
 
 def extract(request: Request) -> None:
@@ -80,10 +79,9 @@ def _extract(request: Request, full: Manifest) -> None:
             module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
         name = names.to_identifier(request.name)
         clean_module(module, name)
-        comment = describe(manifest)
-        drawn = _drawn(module, request, manifest, "before")
         with open(request.out_hlo, "wb") as file:
             file.write(module.SerializeToString(deterministic=True))
+        comment = describe(manifest)
         for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
             with (
                 open(dump.removesuffix(".hlo.pb") + ".txt", encoding="utf-8") as source,
@@ -91,24 +89,20 @@ def _extract(request: Request, full: Manifest) -> None:
             ):
                 target.write(comment)
                 target.writelines(clean_text(line, name) for line in source)
-        if request.out_optimized_picture:
-            with open(after, "rb") as file:
-                optimized = hlo_pb2.HloProto.FromString(file.read()).hlo_module
-            optimized.ClearField("schedule")  # drawn as values flow
-            with open(request.out_optimized_picture, "w", encoding="utf-8") as target:
-                target.write(_drawn(optimized, request, manifest, "after"))
-    with open(request.out_picture, "w", encoding="utf-8") as target:
+        for dump, output, when in (
+            (before, request.out_drawing, "before"),
+            (after, request.out_optimized_drawing, "after"),
+        ):
+            if output:
+                _write_drawing(dump, output, f"{request.name}: HLO {when} optimization", manifest)
+
+
+def _write_drawing(dump: str, output: str, title: str, manifest: Manifest) -> None:
+    names = ([tensor.name for _, tensor in side] for side in (parameters(manifest), results(manifest)))
+    with open(dump.removesuffix(".hlo.pb") + ".dot", encoding="utf-8") as source:
+        drawn = drawing.clean(source.read(), title, *names)
+    with open(output, "w", encoding="utf-8") as target:
         target.write(drawn)
-
-
-def _drawn(module: hlo_pb2.HloModuleProto, request: Request, manifest: Manifest, when: str) -> str:
-    return picture.draw(
-        xla.read(module),
-        title=request.name,
-        parameters=[tensor.name for _, tensor in parameters(manifest)],
-        results=[tensor.name for _, tensor in results(manifest)],
-        when=when,
-    )
 
 
 def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
@@ -126,6 +120,7 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
         *request.xla_flags,
         environment.xla_flag("xla_dump_to", dumped),
         *dumps.FLAGS,
+        "--xla_dump_hlo_as_dot",
         "--xla_dump_hlo_as_text",
         "--xla_dump_large_constants",
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from tfaot.core import environment, isolate, names, refusals
+from tfaot.core import caller, environment, isolate, names, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
 from tfaot.graph import lowering
@@ -79,7 +79,7 @@ def _translate(request: Request, manifest: Manifest) -> None:
     except ValueError as error:
         raise TfaotError(
             f"{request.name}: can't serialize the StableHLO: {error}",
-            do="replace what the compiler's log names above; the HLO itself is in the output group hlo",
+            do=f"replace what the compiler's log names above; {caller.product('hlo')} gives the HLO itself",
         ) from None
     with open(request.out_text, "w", encoding="utf-8") as file:
         file.write(hlo.describe(manifest))
@@ -162,7 +162,7 @@ def portable(text: str, name: str) -> str:
     if foreign:
         raise TfaotError(
             f"{name}: {listed(sorted(foreign))} can't be written as StableHLO",
-            do="replace the ops that they come from; the HLO in the output group hlo contains all of them",
+            do=f"replace the ops that they come from; {caller.product('hlo')} gives HLO, which contains all of them",
         )
     end = max(index for index, line in enumerate(lines) if line.startswith("}"))
     return "\n".join(lines[:end]) + "\n" + "".join(functions.values()) + "\n".join(lines[end:]) + "\n"

@@ -22,9 +22,10 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.fingerprint import Stamp
 from tfaot.core.isa import TARGETS
 from tfaot.core.manifest import Manifest
+from tfaot.pack import kernels
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What to pack, and where to write it."""
 
@@ -32,18 +33,20 @@ class Request:
     """The package's name, and so that of its library."""
     header: str
     """The path by which programs include the class's header."""
-    headers: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...] = ()
     """All headers: the paths by which programs include them, and their files."""
-    objects: tuple[tuple[str, str], ...]
+    objects: tuple[tuple[str, str], ...] = ()
     """Names in the static library, and object files."""
     interface: str
     """The object file of the shared library's C interface."""
-    link: tuple[str, ...]
+    link: tuple[str, ...] = ()
     """The command that links a shared library, without objects and output. Empty for no shared library."""
-    files: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str], ...] = ()
     """Files for the folder `share/NAME`: their names there, and their files. `model.json` is among them."""
-    notices: tuple[tuple[str, str], ...]
+    notices: tuple[tuple[str, str], ...] = ()
     """Licences: names in `share/doc/NAME`, and files."""
+    kernels: tuple[tuple[str, str, str], ...] = ()
+    """More objects, for the library if a file NAME.passes.json lists their sources: sources, names, and object files."""
     system: str = "Linux"
     """The operating system that it is for."""
     linkopts: tuple[str, ...] = ()
@@ -69,6 +72,10 @@ def pack(request: Request) -> None:
     Raises:
       TfaotError: the archiver fails.
     """
+    passes = [path for name, path in request.files if name.endswith(".passes.json")]
+    sources = kernels.called([source for source, _, _ in request.kernels], passes)
+    objects = tuple((name, path) for source, name, path in request.kernels if source in sources)
+    request = dataclasses.replace(request, objects=request.objects + objects)
     contents = {}
     for folder, files in (
         ("include", request.headers),

@@ -1,98 +1,68 @@
-"""Draws a TensorFlow graph: a box for each scope of names, and the findings and clusters in it.
-
-The layout is that of the pictures of HLO (`tfaot.hlo.layout`).
-"""
+"""Draws a TensorFlow graph: a box for each scope of names, with the check's findings and the clusters in it. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.graph.names import producer
-from tfaot.hlo.boxes import Box, Row
-from tfaot.hlo.layout import lay_out
-from tfaot.hlo.picture import draw_computation
 
 MOST = 40
-"""The most boxes to draw. Larger graphs have more nodes in a box."""
+"""The most boxes to draw, apart from inputs and outputs. Larger graphs have more nodes in a box."""
 
 _OPS = 5
-"""How many kinds of ops a box names."""
+"""How many kinds of ops, and how many variables, a box names."""
+
+_COLORS = {"blocker": "#f28b82", "needed": "#80deea", "hazard": "#fdd663", "input": "#ffe0b2", "output": "#ccff90"}
+_CLUSTERS = ("#c8e6c9", "#bbdefb", "#fff9c4", "#e1bee7")
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A picture, and what to say about it."""
+    """A graph in Graphviz's language, and how much is in it."""
 
-    svg: str
+    dot: str
     boxes: int
     nodes: int
-    hidden: int
-    """Edges that lead back to an earlier box, as between scopes that use each other. They aren't drawn."""
 
 
-def draw(graph: graph_pb2.GraphDef, marks: Mapping[str, str], clusters: Mapping[str, int]) -> Drawn:
+_Group = tuple[str, list[node_def_pb2.NodeDef]]
+
+
+def draw(
+    graph: graph_pb2.GraphDef, marks: Mapping[str, str], clusters: Mapping[str, int], outputs: Collection[str]
+) -> Drawn:
     """Draws a graph.
 
     Args:
       graph: without constants' values, which aren't drawn.
       marks: `blocker`, `needed`, or `hazard` by node.
       clusters: the number of the cluster that each node is in; nodes in none aren't there.
+      outputs: the nodes whose values are outputs.
     """
-    nodes = [node for node in _in_order(graph) if node.op not in ("Const", "NoOp")]
-    groups = _groups(nodes)
+    variables = {node.name for node in graph.node if node.op in ("VarHandleOp", "VariableV2")}
+    nodes = [node for node in graph.node if node.op not in ("Const", "NoOp") and node.name not in variables]
+    edge = {node.name for node in nodes if node.op == "Placeholder" or node.name in outputs}
+    groups = _groups([node for node in nodes if node.name not in edge])
+    groups += [(node.name, [node]) for node in nodes if node.name in edge]
     place = {node.name: index for index, (_, members) in enumerate(groups) for node in members}
-    edges: dict[int, set[int]] = defaultdict(set)
-    hidden = 0
-    for index, (_, members) in enumerate(groups):
-        for node in members:
-            for operand in node.input:
-                source = place.get(producer(operand), index)
-                if source < index:
-                    edges[index].add(source)
-                elif source > index:
-                    hidden += 1
-    boxes = [
-        Box(rows=_rows(scope, members, marks, clusters), sources=sorted(edges[index]))
-        for index, (scope, members) in enumerate(groups)
-    ]
-    drawing = lay_out(boxes, 1)
-    lines = draw_computation(drawing, f"{len(nodes)} nodes in {len(boxes)} boxes", 0, 1)
-    width, height = max(drawing.width, 300) + 120, drawing.height + 80
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    return Drawn(
-        "\n".join([head, "<title>The TensorFlow graph</title>", *lines, "</svg>"]), len(boxes), len(nodes), hidden
-    )
-
-
-def _in_order(graph: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:
-    """Returns nodes after what they take, as far as there are no loops."""
-    by_name = {node.name: node for node in graph.node}
-    order: dict[str, None] = {}
-    open_: set[str] = set()
-    for start in by_name:
-        stack = [start]
-        while stack:
-            name = stack[-1]
-            if name in order:
-                stack.pop()
-                continue
-            open_.add(name)
-            waits = [each for each in map(producer, by_name[name].input) if each in by_name and each not in open_]
-            if waits:
-                stack.append(waits[0])
-            else:
-                order[name] = None
-                stack.pop()
-    return [by_name[name] for name in order]
-
-
-_Group = tuple[str, list[node_def_pb2.NodeDef]]
+    edges = {
+        (place[producer(operand)], index): None
+        for index, (_, members) in enumerate(groups)
+        for node in members
+        for operand in node.input
+        if place.get(producer(operand), index) != index and operand[0] != "^"
+    }
+    lines = ['digraph { node [shape=box style=filled fillcolor=white fontname="Helvetica"];']
+    for index, (scope, members) in enumerate(groups):
+        role = "" if members[0].name not in edge else "output" if members[0].name in outputs else "input"
+        lines.append(f"n{index} {_box(scope, members, role, variables, marks, clusters)}")
+    lines += [f"n{source} -> n{user};" for source, user in edges]
+    return Drawn("\n".join([*lines, "}"]), len(groups), len(nodes))
 
 
 def _groups(nodes: Sequence[node_def_pb2.NodeDef]) -> list[_Group]:
@@ -100,7 +70,6 @@ def _groups(nodes: Sequence[node_def_pb2.NodeDef]) -> list[_Group]:
 
     If a scope has too many scopes for a box each, neighbors share one.
     """
-    # In the order of their last nodes, sources come before users, except where scopes use each other.
     position = {node.name: number for number, node in enumerate(nodes)}
 
     def last(group: _Group) -> int:
@@ -160,70 +129,47 @@ def _split(group: _Group) -> list[_Group]:
     return list(parts.items())
 
 
-def _rows(
-    scope: str, members: Sequence[node_def_pb2.NodeDef], marks: Mapping[str, str], clusters: Mapping[str, int]
-) -> list[Row]:
-    ops = Counter(node.op for node in members)
-    title = members[0].name if len(members) == 1 else (scope or "(no scope)")
+def _box(
+    scope: str,
+    members: Sequence[node_def_pb2.NodeDef],
+    role: str,
+    variables: Collection[str],
+    marks: Mapping[str, str],
+    clusters: Mapping[str, int],
+) -> str:
+    """Returns a node of the drawing: its title, its ops, the variables that they use, clusters, and findings."""
+    title = members[0].name if len(members) == 1 else scope or "(no scope)"
+    lines = [f"<b>{_text(title)}</b>"]
+    lines.append(role or (members[0].op if len(members) == 1 else f"{len(members)} nodes"))
+    color = _COLORS.get(role, "white")
+    if len(members) > 1:
+        ops = Counter(node.op for node in members)
+        lines += [f"{_text(op)} ×{count}" if count > 1 else _text(op) for op, count in ops.most_common(_OPS)]
+        lines += [f"… {len(ops) - _OPS} more ops"] if len(ops) > _OPS else []
+    used = [name for node in members for name in map(producer, node.input) if name in variables]
+    uses = [*dict.fromkeys(used)]
+    lines += [f"<i>variable {_text(name)}</i>" for name in uses[:_OPS]]
+    lines += [f"<i>… {len(uses) - _OPS} more variables</i>"] if len(uses) > _OPS else []
     inside = Counter(clusters[node.name] for node in members if node.name in clusters)
-    rows = [
-        Row(
-            title,
-            "" if len(members) == 1 else f"{len(members)} nodes",
-            "title",
-            "\n".join(n.name for n in members[:30]),
-        )
-    ]
-    for op, count in ops.most_common(_OPS):
-        rows.append(Row(op, f"×{count}" if count > 1 else "", _kind(op), op))
-    if len(ops) > _OPS:
-        rows.append(Row(f"… {len(ops) - _OPS} more ops", "", "movement", ", ".join(sorted(ops))))
     for number, count in sorted(inside.items())[:3]:
-        rows.append(Row(f"cluster {number}", f"{count} of {len(members)} nodes", f"cluster{number % 4}", "compiled"))
-    for severity in ("blocker", "needed", "hazard"):
+        lines.append(f"cluster {number}: {count} of {len(members)} nodes")
+        color = _CLUSTERS[number % len(_CLUSTERS)]
+    for severity in ("hazard", "needed", "blocker"):
         marked = [node for node in members if marks.get(node.name) == severity]
-        for node in marked[:2]:
-            rows.append(Row(f"{severity}: {node.op}", "", severity, node.name))
-        if len(marked) > 2:
-            rows.append(
-                Row(f"{severity}: {len(marked) - 2} more", "", severity, ", ".join(n.name for n in marked[:20]))
-            )
-    return rows
+        lines += [f"{severity}: {_text(node.op)}" for node in marked[:2]]
+        lines += [f"{severity}: {len(marked) - 2} more"] if len(marked) > 2 else []
+        color = _COLORS[severity] if marked else color
+    names = "&#10;".join(escape(node.name) for node in members[:30]).replace("\\", "\\\\")
+    return f'[label=<{"<br/>".join(lines)}> fillcolor="{color}" tooltip="{names}"];'
 
 
-def _kind(op: str) -> str:
-    if op.startswith("Placeholder") or op in ("VarHandleOp", "ReadVariableOp"):
-        return "input"
-    if "MatMul" in op or op.startswith(("Conv", "DepthwiseConv", "Einsum")):
-        return "product"
-    if op.startswith(
-        ("While", "StatelessWhile", "If", "StatelessIf", "Partitioned", "StatefulPartitioned", "Switch", "Merge")
-    ):
-        return "control"
-    if op in ("Sum", "Mean", "Max", "Min", "Prod", "ArgMax", "ArgMin", "All", "Any") or "Grad" in op:
-        return "reduction"
-    if "Random" in op:
-        return "random"
-    if op in (
-        "Identity",
-        "IdentityN",
-        "Reshape",
-        "Transpose",
-        "Pack",
-        "Unpack",
-        "Split",
-        "ConcatV2",
-        "StridedSlice",
-        "Cast",
-    ):
-        return "movement"
-    return "output" if op.startswith("Assign") or op.startswith("ResourceApply") else "elementwise"
+def _text(text: str) -> str:
+    return escape(text if len(text) <= 44 else text[:22] + "…" + text[-21:])
 
 
 def text(drawn: Drawn) -> str:
     """Returns a sentence on what the picture shows."""
-    left_out = f" {drawn.hidden} edges that lead back to an earlier box aren't drawn." if drawn.hidden else ""
-    return escape(
-        f"{drawn.nodes} nodes in {drawn.boxes} boxes, one for each scope of names; at most {MOST} boxes. "
-        f"Constants aren't drawn.{left_out}"
+    return (
+        f"{drawn.nodes} nodes in {drawn.boxes} boxes: inputs, outputs, and at most {MOST} scopes of names. Constants aren't drawn, "
+        "and variables are in the boxes that use them."
     )

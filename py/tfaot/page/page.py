@@ -13,14 +13,16 @@ from typing import Any
 
 from tfaot.core.fingerprint import Stamp
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor
-from tfaot.page import measured, plots
-from tfaot.page.program import Program, joined, program, sections
+from tfaot.page import graphviz, measured, plots
+from tfaot.page.sections import sections
 from tfaot.page.style import STYLE
 
 LINES = 3000
 """The most lines of HLO to show, from the start."""
 CHARACTERS = 400
 """The most characters of a line to show. Constants of large models are in lines of megabytes."""
+INSTRUCTIONS = 1500
+"""The most instructions of HLO to draw."""
 ROWS = 400
 """The most rows of a table to show."""
 
@@ -40,19 +42,17 @@ class Request:
     out_page: str
     passes: tuple[str, ...] = ()
     fingerprints: tuple[str, ...] = ()
-    executors: tuple[str, ...] = ()
-    """Executors' sources, for the highest CPU level."""
-    plans: tuple[str, ...] = ()
-    """What the compiler planned for a run of each function, for the same level."""
+    programs: tuple[str, ...] = ()
+    """JSON of each function's steps and their memory, for the highest CPU level."""
     objects: tuple[str, ...] = ()
     hlo: tuple[str, ...] = ()
     """HLO before optimization, as text."""
     optimized: tuple[str, ...] = ()
     """The same after it."""
-    pictures: tuple[str, ...] = ()
-    """SVG drawings of the HLO before optimization."""
-    optimized_pictures: tuple[str, ...] = ()
-    """SVG drawings of the optimized HLO."""
+    drawings: tuple[str, ...] = ()
+    """Drawings of the HLO before optimization, in Graphviz's language."""
+    optimized_drawings: tuple[str, ...] = ()
+    """Drawings of the optimized HLO."""
     measured: str = ""
     """What `//tools:measure` wrote."""
     clusters: str = ""
@@ -68,19 +68,12 @@ def write(request: Request) -> None:
       TfaotError: a file isn't what the stages write.
     """
     manifest = Manifest.from_json(_read(request.manifest), path=request.manifest)
-    programs = [
-        (
-            _stem(path, ".executor.cc"),
-            joined(program(_read(path), path), json.loads(_read(plan))),
-            json.loads(_read(plan)),
-        )
-        for path, plan in zip(request.executors, request.plans, strict=True)
-    ]
+    programs = [(_stem(path, ".program.json"), _program(path)) for path in request.programs]
     stamps = [(path, json.loads(_read(path))) for path in request.fingerprints]
     found = measured.Measured.from_json(_read(request.measured), path=request.measured) if request.measured else None
     parts = {
         "Compiled": _compiled(manifest, [stamp for _, stamp in stamps]),
-        "Graph": _graph(request),
+        "Graph": _graph(request, manifest),
         "HLO": _hlos(request),
         "Memory": "".join(_memory(*each) for each in programs),
         "Time": _time(request, programs, found, stamps),
@@ -95,6 +88,13 @@ def write(request: Request) -> None:
     parts = {title: text for title, text in parts.items() if text}
     with open(request.out_page, "w", encoding="utf-8") as file:
         file.write(_html(request.name, manifest, parts))
+
+
+def _program(path: str) -> dict[str, Any]:
+    program: dict[str, Any] = json.loads(_read(path))
+    for step in program["steps"]:
+        step["kernel"] = measured.plain(step["kernel"])
+    return program
 
 
 def _html(name: str, manifest: Manifest, parts: dict[str, str]) -> str:
@@ -139,11 +139,12 @@ def _compiled(manifest: Manifest, stamps: Sequence[dict[str, Any]]) -> str:
     return _table(("what", "value"), rows)
 
 
-def _graph(request: Request) -> str:
+def _graph(request: Request, manifest: Manifest) -> str:
     """Draws the graph, with what the check found in it, and with clusters if some were cut out."""
     # Later, because it imports TensorFlow.
     from tensorflow.core.framework import graph_pb2
 
+    from tfaot.graph.names import producer
     from tfaot.page import graph as drawing
 
     graph = graph_pb2.GraphDef()
@@ -160,8 +161,9 @@ def _graph(request: Request) -> str:
                 marks.setdefault(re.sub(r"\(.*", "", outer), finding["severity"])
     clusters = json.loads(_read(request.clusters))["clusters"] if request.clusters else []
     inside = {node: number for number, cluster in enumerate(clusters) for node in cluster["nodes"]}
-    drawn = drawing.draw(graph, marks, inside)
-    text = f"<p>{drawing.text(drawn)}</p>" + _zoom(drawn.svg, "graph", "the graph")
+    outputs = {producer(name) for entry in manifest.entry_points for name in entry.fetches}
+    drawn = drawing.draw(graph, marks, inside, outputs)
+    text = f"<p>{drawing.text(drawn)}</p>" + _drawing(drawn.dot, "graph", "the graph")
     if clusters:
         rows = [(number, each["name"], len(each["nodes"]), each["computing"]) for number, each in enumerate(clusters)]
         text += _table(("cluster", "name", "nodes", "that compute"), rows)
@@ -184,7 +186,7 @@ def _hlos(request: Request) -> str:
     text = "".join(
         _hlo(index, *map(_read, each))
         for index, each in enumerate(
-            zip(request.hlo, request.optimized, request.pictures, request.optimized_pictures, strict=True)
+            zip(request.hlo, request.optimized, request.drawings, request.optimized_drawings, strict=True)
         )
     )
     return (
@@ -192,13 +194,13 @@ def _hlos(request: Request) -> str:
     )
 
 
-def _hlo(index: int, before: str, after: str, picture: str, optimized_picture: str) -> str:
+def _hlo(index: int, before: str, after: str, drawing: str, optimized_drawing: str) -> str:
     found = re.search(r"^HloModule ([^\s,]+)", before, re.MULTILINE)
     name = found[1] if found else "module"
     return "".join(
         [
-            _details(f"{name}: before fusion, drawn", _drawing(picture, f"before{index}", "HLO before fusion")),
-            _details(f"{name}: after fusion, drawn", _drawing(optimized_picture, f"after{index}", "HLO after fusion")),
+            _details(f"{name}: before fusion, drawn", _drawing(drawing, f"before{index}", "HLO before fusion")),
+            _details(f"{name}: after fusion, drawn", _drawing(optimized_drawing, f"after{index}", "HLO after fusion")),
             _details(f"{name}: before fusion, as text", _text(before)),
             _details(f"{name}: after fusion, as text", _text(after)),
         ]
@@ -219,18 +221,12 @@ def _text(text: str) -> str:
     return _note(*notes) + f'<pre tabindex="0">{escape(chr(10).join(shown))}</pre>'
 
 
-def _drawing(svg: str, prefix: str, what: str) -> str:
-    """Returns a picture of the HLO stage without its own style, and with identifiers that are unique on the page."""
-    svg = re.sub(r"<style>.*?</style>\n?", "", svg[svg.find("<svg") :], flags=re.DOTALL)
-    svg = svg.replace('<rect width="100%" height="100%" fill="#ffffff"/>', "")
-    svg = svg.replace('id="box', f'id="{prefix}-box').replace('href="#box', f'href="#{prefix}-box')
-    cut = re.search(r"cut: \d+ of \d+ instructions are drawn", svg)
-    return _note(f"{cut[0].capitalize()}." if cut else "") + _zoom(svg, prefix, what)
-
-
-def _zoom(svg: str, name: str, what: str) -> str:
-    """Returns a picture with buttons for its size, which work without scripts."""
-    found = re.search(r'width="([\d.]+)"', svg)
+def _drawing(dot: str, name: str, what: str) -> str:
+    """Returns a drawing with buttons for its size, which work without scripts."""
+    if (nodes := dot.count(" [label=")) > INSTRUCTIONS:
+        return _note(f"It has {nodes:,} instructions, and at most {INSTRUCTIONS:,} are drawn. The text below has them.")
+    svg = graphviz.draw(dot)
+    found = re.search(r'width="(\d+)pt"', svg)
     svg = svg.replace("<svg ", f'<svg style="--w:{found[1] if found else 900}px" ', 1)
     choices = "".join(
         f'<label><input type="radio" name="zoom-{name}" value="{value}"{" checked" if value == "fit" else ""}> {text}</label>'
@@ -242,54 +238,53 @@ def _zoom(svg: str, name: str, what: str) -> str:
     )
 
 
-def _memory(name: str, made: Program, plan: dict[str, Any]) -> str:
-    values = [plots.Value(**value) for value in plan["values"]]
-    text = f"<h3>{escape(name)}</h3>"
+def _memory(name: str, program: dict[str, Any]) -> str:
+    steps, size = program["steps"], program["memory"]
+    text = f"<h3>{escape(name)}</h3><p>{len(steps)} steps, and {size:,} bytes of working memory."
+    values = plots.values(program)
     if values:
-        used = plots.live(values, plan["length"])
+        used = plots.live_bytes(values, len(steps))
         at = max(range(len(used)), key=used.__getitem__)
-        alive = sorted((value for value in values if value.first <= at <= value.last), key=lambda value: -value.bytes)
-        left_out = len(values) - plots.MOST_VALUES
+        alive = sorted(
+            (each for each in values if each.first <= at <= each.last), key=lambda each: each.start - each.end
+        )
         text += (
-            f"<p>{plan['memory']:,} bytes of working memory. {used[at]:,} bytes are in use at instruction {at} of "
-            f"{plan['length']}, the most.</p>"
-            + _note(f"The {left_out:,} smallest values aren't drawn." if left_out > 0 else "")
-            + f'<div class="scroll" tabindex="0" role="group" aria-label="Memory of {escape(name)}">'
-            + plots.memory(values, plan["memory"], plan["length"])
-            + "</div>"
+            f" {used[at]:,} bytes are in use at step {at}, the most.</p>"
+            + _note(f"From left to right, steps 0 to {len(steps) - 1}. From bottom to top, addresses 0 to {size:,}.")
+            + plots.memory(values, size, len(steps))
             + _details(
-                f"{len(alive)} values in use at instruction {at}",
+                f"{len(alive)} values in use at step {at}",
                 _table(
-                    ("value", "type", "bytes", "from", "to"),
-                    [(v.name, v.shape, v.bytes, v.first, v.last) for v in alive],
+                    ("written by", "at address", "bytes", "from step", "to step"),
+                    [(each.kernel, each.start, each.end - each.start, each.first, each.last) for each in alive],
                 ),
             )
         )
     else:
-        text += "<p>A run needs no working memory beside its arguments and results.</p>"
-    rows = []
-    for number, step in enumerate(made.steps):
-        touched = [
-            f"{each.buffer} at {each.offset:,}" + (f", {each.bytes:,} bytes" if each.bytes is not None else "")
-            for each in step.touched
-        ]
-        rows.append((number, step.kernel, step.origin, "; ".join(touched)))
-    title = f"{len(made.steps)} kernel calls, {made.memory:,} bytes of working memory"
-    return text + _details(title, _table(("step", "kernel", "of", "memory"), rows))
+        text += "</p>"
+
+    def places(step: dict[str, Any], what: str) -> str:
+        return "; ".join(f"{each['of']} at {each['offset']:,}, {each['bytes']:,} bytes" for each in step[what])
+
+    rows = [
+        (number, step["kernel"], step["times"], step["origin"], places(step, "reads"), places(step, "writes"))
+        for number, step in enumerate(steps)
+    ]
+    return text + _details("The steps", _table(("step", "kernel", "times", "of", "reads", "writes"), rows))
 
 
 def _time(
     request: Request,
-    programs: Sequence[tuple[str, Program, dict[str, Any]]],
+    programs: Sequence[tuple[str, dict[str, Any]]],
     found: measured.Measured | None,
     stamps: Sequence[tuple[str, dict[str, Any]]],
 ) -> str:
-    if not request.executors:
+    if not programs:
         return ""
     target = request.label or "//your:target"
     command = f"bazel run @rules_tfaot//tools:measure -- {target} --out={request.name}.measured.json"
     if found is None:
-        arithmetic = "".join(_planned(name, made) for name, made, _ in programs)
+        arithmetic = "".join(_planned(*each) for each in programs)
         return (
             "<p>Nothing was measured. To see the time of each kernel and a roofline, run this command, and set "
             f'<code>measured = "{escape(request.name)}.measured.json"</code> on the target:</p>'
@@ -301,17 +296,17 @@ def _time(
         text += _warn(
             f"The measured model has the fingerprint {found.fingerprint}, and this one has {own}. Measure again: {command}"
         )
-    known = {step.kernel: [] for _, made, _ in programs for step in made.steps}  # type: dict[str, list[Any]]
-    for _, made, _ in programs:
-        for step in made.steps:
-            known[step.kernel].append(step)
+    known: dict[str, list[dict[str, Any]]] = {}
+    for _, program in programs:
+        for step in program["steps"]:
+            known.setdefault(step["kernel"], []).append(step)
     return text + "".join(_profile(profile, known, found.peaks) for profile in found.profiles)
 
 
-def _planned(name: str, made: Program) -> str:
+def _planned(name: str, program: dict[str, Any]) -> str:
     totals: Counter[str] = Counter()
-    for step in made.steps:
-        totals[step.kernel] += step.flops or 0
+    for step in program["steps"]:
+        totals[step["kernel"]] += (step["operations"] or 0) * step["times"]
     flops = sum(totals.values())
     if not flops:
         return ""
@@ -319,16 +314,16 @@ def _planned(name: str, made: Program) -> str:
     return _details(f"{name}: {flops:,} arithmetic operations in a run", _table(("kernel", "operations", ""), rows))
 
 
-def _profile(profile: measured.Profile, known: dict[str, list[Any]], peaks: dict[str, float]) -> str:
+def _profile(profile: measured.Profile, known: dict[str, list[dict[str, Any]]], peaks: dict[str, float]) -> str:
     total = sum(kernel.microseconds for kernel in profile.kernels) or 1.0
     rows, points = [], []
     for kernel in sorted(profile.kernels, key=lambda each: -each.microseconds):
         steps = known.get(kernel.name, [])
-        flops = sum(step.flops or 0 for step in steps)
-        moved = sum(step.bytes or 0 for step in steps)
+        calls = sum(step["times"] for step in steps)
+        flops = sum((step["operations"] or 0) * step["times"] for step in steps)
+        moved = sum(place["bytes"] * step["times"] for step in steps for place in (*step["reads"], *step["writes"]))
         rate = intensity = limit = ""
-        # In a loop, the program has the call once, and the profile many times.
-        if flops and moved and kernel.microseconds and round(kernel.calls) == len(steps):
+        if flops and moved and kernel.microseconds and round(kernel.calls) == calls:
             points.append(plots.Point(kernel.name, flops, moved, kernel.microseconds))
             reached = flops / kernel.microseconds * 1e6
             roof = min(peaks["flops"], flops / moved * peaks["cache"])
@@ -351,22 +346,21 @@ def _profile(profile: measured.Profile, known: dict[str, list[Any]], peaks: dict
         f"{profile.steps:,} runs. With a clock around each kernel, the kernels take {total:,.2f} µs.</p>"
     )
     if points:
+        plot, caption = plots.roofline(points, peaks)
         text += (
-            '<div class="scroll" tabindex="0" role="group" aria-label="Roofline">'
-            + plots.roofline(points, peaks)
-            + "</div><p>A kernel's area is its share of the time. The roof is the lower of this machine's multiply-adds and of "
-            "its copies in the cache. Bytes are those that a kernel reads and writes, wherever they are.</p>"
+            f"{plot}<p>{escape(caption)} A kernel's area is its share of the time. Bytes are those that a kernel reads and writes, "
+            "wherever they are.</p>"
         )
     left_out = len(profile.kernels) - len(points)
     if left_out:
         text += _note(
-            f"{left_out} kernels aren't in the roofline: their arithmetic isn't known, or they run in a loop."
+            f"{left_out} kernels aren't in the roofline: their arithmetic isn't known, or how often a loop runs them."
         )
     return text + _table(head, rows)
 
 
 def _numbers(request: Request, manifest: Manifest, found: measured.Measured | None) -> str:
-    if not request.executors:
+    if not request.programs:
         return ""
     if found is None or not found.tested:
         names = [output.name for entry in manifest.entry_points for output in entry.outputs]

@@ -3,14 +3,12 @@
 STYLE = """
 :root {
   color-scheme: light dark; --line: #8886; --accent: #4b4bc8; --quiet: #5d6670; --ground: #ffffff; --text: #1b1f24;
-  --box: #ffffff; --frame: #f4f6f8; --input: #2f6fde; --product: #8430ce; --reduction: #c2571a; --elementwise: #b98c00;
-  --movement: #7c8a96; --control: #b3261e; --random: #00838f; --output: #188038; --warn: #fff3cd;
+  --input: #2f6fde; --product: #8430ce; --elementwise: #b98c00; --over: #b3261e; --output: #188038; --warn: #fff3cd;
 }
 @media screen and (prefers-color-scheme: dark) { :root {
-  --accent: #b3b3ff; --quiet: #a7b0ba; --ground: #15181c; --text: #e4e7eb; --box: #23282e; --frame: #1b1f24;
-  --input: #7aa7ff; --product: #c58af9; --reduction: #f29a63; --elementwise: #f2c94c; --movement: #9fb0bf;
-  --control: #ff8a80; --random: #4dd0e1; --output: #6fd388; --warn: #4a3d10;
-} }
+  --accent: #b3b3ff; --quiet: #a7b0ba; --ground: #15181c; --text: #e4e7eb;
+  --input: #7aa7ff; --product: #c58af9; --elementwise: #f2c94c; --over: #ff8a80; --output: #6fd388; --warn: #4a3d10;
+} .drawing svg { filter: invert(0.9) hue-rotate(180deg); } }
 * { box-sizing: border-box; }
 html { background: var(--ground); color: var(--text); }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 75rem; padding: 1rem; }
@@ -36,32 +34,18 @@ legend { float: left; padding: 0; margin-right: 1rem; color: var(--quiet); }
 .zoom:has([value="50"]:checked) svg { width: calc(var(--w) * 0.5); max-width: none; }
 .zoom:has([value="100"]:checked) svg { width: var(--w); max-width: none; }
 .zoom:has([value="200"]:checked) svg { width: calc(var(--w) * 2); max-width: none; }
-svg text { fill: var(--text); }
-.drawing text { font: 11px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; }
-.drawing text.title { font-size: 16px; font-weight: bold; }
-.drawing text.note { font-size: 13px; font-weight: bold; fill: var(--control); }
-.drawing .shape, .drawing .number { fill: var(--quiet); } .drawing .number { font-size: 9px; }
-.drawing .frame { fill: var(--frame); stroke: var(--line); } .drawing .box { fill: var(--box); stroke: var(--quiet); }
-.drawing .edge { fill: none; stroke: var(--quiet); } .drawing .link { fill: var(--accent); }
-.drawing .input { fill: var(--input); } .drawing .product { fill: var(--product); }
-.drawing .reduction { fill: var(--reduction); } .drawing .elementwise { fill: var(--elementwise); }
-.drawing .movement { fill: var(--movement); } .drawing .control, .drawing .blocker { fill: var(--control); }
-.drawing .random, .drawing .needed { fill: var(--random); } .drawing .output { fill: var(--output); }
-.drawing .hazard { fill: var(--reduction); } .drawing .reference { fill: none; } .drawing rect.title { fill: var(--quiet); }
-.drawing .cluster0 { fill: var(--output); } .drawing .cluster1 { fill: var(--input); }
-.drawing .cluster2 { fill: var(--elementwise); } .drawing .cluster3 { fill: var(--product); }
-.plot { display: block; height: auto; width: 100%; min-width: 34rem; font: 12px system-ui, sans-serif; }
-.plot .axis, .plot .roof { fill: none; stroke: var(--quiet); } .plot .roof { stroke-width: 2; }
+.drawing svg { font: 14px Helvetica, Arial, sans-serif; }
+.plot { display: block; height: 18rem; width: 100%; border: solid var(--quiet); border-width: 0 0 1px 1px; margin: 0.5rem 0; }
+.plot .roof { fill: none; stroke: var(--quiet); stroke-width: 2; vector-effect: non-scaling-stroke; }
 .plot .value0 { fill: var(--input); } .plot .value1 { fill: var(--output); } .plot .value2 { fill: var(--elementwise); }
 .plot .value3 { fill: var(--product); }
-.plot .value0, .plot .value1, .plot .value2, .plot .value3 { stroke: var(--ground); stroke-width: 0.4; }
-.plot .point { fill: var(--accent); fill-opacity: 0.5; stroke: var(--accent); }
+.plot .point { stroke: var(--accent); stroke-linecap: round; stroke-opacity: 0.5; vector-effect: non-scaling-stroke; }
 .inline { display: block; width: 100%; height: 0.7em; margin-top: 0.35em; }
-.inline .bar { fill: var(--accent); } .inline .over { fill: var(--control); }
+.inline .bar { fill: var(--accent); } .inline .over { fill: var(--over); }
 @media (max-width: 40rem) { body { padding: 0.6rem; } h1 { font-size: 1.25rem; } th, td { padding-right: 0.5rem; } }
 @media print {
   html { font-size: 12px; } nav, fieldset { display: none; } pre, .scroll { max-height: none; overflow: visible; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; } .drawing svg, .plot { width: 100% !important; min-width: 0; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; } .drawing svg { width: 100% !important; }
   h2, h3, summary { break-after: avoid; } tr { break-inside: avoid; }
 }
 """

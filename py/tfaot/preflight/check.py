@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tfaot.core import dtypes, knowledge
+from tfaot.core import caller, dtypes, knowledge
 from tfaot.core.errors import TfaotError
+from tfaot.export.request import ModelRequest
 from tfaot.export.rewrites import freeze, seeds
 from tfaot.export.rewrites.random import state
 from tfaot.export.sources import tables
 from tfaot.export.sources.model import Model
-from tfaot.export.traced import Edge, Function, Shape, Source
+from tfaot.export.traced import Edge, Function, Source
 from tfaot.graph.attributes import Array, dtype_shown
 from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.ops import definition, dtypes_of, functions_of
@@ -31,41 +31,26 @@ from tfaot.preflight.report import BLOCKER, HAZARD, NEEDED, EntryPoint, Finding,
 from tfaot.preflight.shapes import AssumedDims, Open
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to check."""
-
-    model: Model
-    entry_points: tuple[str, ...] = ()
-    """The model's own names. By default, all of a SavedModel's signatures, or else the first entry point."""
-    dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
-    """Sizes of inputs' dimensions that the model leaves open, by label."""
-    batch_sizes: tuple[int, ...] = ()
-    """Batch sizes to compile for: the sizes of a first dimension that is open."""
-    frozen: tuple[str, ...] | None = None
-    """Patterns of variables that become constants. None for the rules' choice."""
-
-
-def check(request: Request) -> Report:
+def check(request: ModelRequest) -> Report:
     """Returns the report. A model that can't be read is a finding, too."""
     import tensorflow as tf
 
     try:
         source = request.model.open()
-        names = request.entry_points or _default(source)
+        names = [own for _, own in request.entry_points] or _default(source)
     except TfaotError as error:
         return failed(request, error)
     return Report.of(tf.__version__, request.model.path, [_entry_point(source, name, request) for name in names])
 
 
-def failed(request: Request, error: TfaotError) -> Report:
+def failed(request: ModelRequest, error: TfaotError) -> Report:
     """Returns the report for a model that couldn't be checked."""
     import tensorflow as tf
 
     return Report.of(tf.__version__, request.model.path, [_unreadable("", error)])
 
 
-def recursive(request: Request) -> Report | None:
+def recursive(request: ModelRequest) -> Report | None:
     """Returns the report on functions that call themselves, of which TensorFlow dies; None if there are none.
 
     It reads the model's file and nothing else.
@@ -122,7 +107,7 @@ def _default(source: Source) -> tuple[str, ...]:
         return source.entry_points
 
 
-def _entry_point(source: Source, name: str, request: Request) -> EntryPoint:
+def _entry_point(source: Source, name: str, request: ModelRequest) -> EntryPoint:
     dims = AssumedDims(request.dims, batched=False)
     try:
         function = source.function(name, dims)
@@ -132,7 +117,7 @@ def _entry_point(source: Source, name: str, request: Request) -> EntryPoint:
     return Checker(function, frozen=frozen, opened=dims.opened(batched=bool(request.batch_sizes))).entry_point()
 
 
-def _frozen(request: Request, function: Function) -> frozenset[str]:
+def _frozen(request: ModelRequest, function: Function) -> frozenset[str]:
     """Returns the variables that become constants, as the export stage chooses them for a single entry point."""
     graph = prune(function.graph, _nodes(function.outputs), _nodes(function.inputs))
     name_variables(graph)
@@ -357,10 +342,11 @@ class Checker:
                     rewrite = f"use one of {', '.join(dtype.name for dtype in dtypes.ALL)}"
                     self._add_place("edge_dtype", BLOCKER, "", what, rewrite, _edge_place(edge, ""))
         if self._opened:
-            sizes = ", ".join(f'"{each.edge.label}": {list(each.assumed)}' for each in self._opened)
-            rewrite = f"give the sizes on the target, such as dims = {{{sizes}}}"
+            sizes = {each.edge.label: each.assumed for each in self._opened}
+            where = " on the target" if caller.in_bazel() else ""
+            rewrite = f"give the sizes{where}, such as {caller.setting('dims', sizes)}"
             if all(each.edge.shape is not None and None not in each.edge.shape[1:] for each in self._opened):
-                rewrite += ", or serve any batch: batch_sizes = [1, 8, 64]"
+                rewrite += ", or serve any batch: " + caller.setting("batch_sizes", [1, 8, 64])
             for each in self._opened:
                 what = "inputs have dimensions that aren't known at build time"
                 self._add_place("unknown_size", NEEDED, "", what, rewrite, _edge_place(each.edge, each.because))

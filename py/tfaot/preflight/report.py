@@ -14,7 +14,7 @@ NEEDED = "needed"
 HAZARD = "hazard"
 SEVERITIES = {
     BLOCKER: "the build fails",
-    NEEDED: "the target must say what the model leaves open",
+    NEEDED: "you must say what the model leaves open",
     HAZARD: "the build succeeds, and the compiled model may behave unlike TensorFlow",
 }
 """What a finding means."""

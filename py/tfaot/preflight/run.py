@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING
 
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
+from tfaot.export.request import ModelRequest
 from tfaot.export.sources.model import Model
 
 if TYPE_CHECKING:  # TensorFlow is imported in the child
     from tfaot.export.traced import Shape
-    from tfaot.preflight.check import Request
     from tfaot.preflight.report import Report
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(ModelRequest):
+    """What the report stage checks, and where it writes. `entry_points` is by default all of a SavedModel's signatures."""
+
+    out_text: str
+    out_json: str
+    out_html: str
 
 
 def of_path(
@@ -42,8 +51,6 @@ def of_path(
     Raises:
       TfaotError: there is no such file or folder.
     """
-    from tfaot.preflight.check import Request
-
     if not os.path.exists(path):
         raise TfaotError(
             f"{shown} doesn't exist", do="name a SavedModel's folder, a GraphDef, or a model's Python file"
@@ -55,13 +62,14 @@ def of_path(
         model = Model(model=path)
     else:
         model = Model(graph=path, inputs=tuple(inputs), outputs=tuple(outputs))
-    request = Request(model, tuple(entry_points), dict(dims or {}))
+    pairs = tuple((name, name) for name in entry_points)
+    request = ModelRequest(model=model, entry_points=pairs, dims=dims or {})
     # Lines of user code are those of files below the working directory.
     root = here if path.startswith(os.path.join(here, "")) else os.path.dirname(path)
     return dataclasses.replace(isolated(request, root=root), model=shown)
 
 
-def isolated(request: Request, *, root: str = ".") -> Report:
+def isolated(request: ModelRequest, *, root: str = ".") -> Report:
     """Checks a model in a child process. If that dies, the report says so.
 
     Args:
@@ -99,11 +107,15 @@ def ops_json() -> str:
     return ops.to_json(tf.__version__)
 
 
-def write(report: Report, *, text: str, json: str, html: str) -> None:
+def write(report: Report, request: Request) -> None:
     """Writes a report to files in its three forms."""
     from tfaot.preflight import page
 
-    for path, content in ((text, report.to_text()), (json, report.to_json()), (html, page.html(report))):
+    for path, content in (
+        (request.out_text, report.to_text()),
+        (request.out_json, report.to_json()),
+        (request.out_html, page.html(report)),
+    ):
         with open(path, "w", encoding="utf-8") as file:
             file.write(content)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfaot.core import assembly, dtypes, fingerprint, functions, names, templates
+from tfaot.core import assembly, caller, dtypes, fingerprint, functions, names, templates
 from tfaot.core import manifest as manifests
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
@@ -35,18 +35,16 @@ class Compiled:
     """The path by which to include the compile stage's header."""
 
 
-def all_in(manifest: str, headers: str) -> tuple[Compiled, ...]:
+def all_in(manifest: Manifest, headers: str) -> tuple[Compiled, ...]:
     """Returns all functions of a model, whose headers are in one folder.
 
     Args:
-      manifest: the manifest's path.
+      manifest: the model's.
       headers: the path by which to include the folder, in which `tfaot.compile.all` names the files.
     """
-    with open(manifest, encoding="utf-8") as file:
-        entries = Manifest.from_json(file.read(), path=manifest).entry_points
     return tuple(
         Compiled(entry.name, batch, f"{headers}/{functions.stem(entry.name, batch)}.executor.h")
-        for entry in entries
+        for entry in manifest.entry_points
         for batch in entry.batch_sizes or (0,)
     )
 
@@ -58,18 +56,20 @@ class Request:
     manifest: str
     header: str
     """The path by which to include the public header."""
-    functions: tuple[Compiled, ...]
-    """All functions in the manifest."""
-    embed: bool
+    embed_variables: bool
     """Whether the library contains the variables' initial values. If not, they are loaded from a file."""
-    keep_denormals: bool
-    """Whether denormals follow the caller's floating-point mode during a run. If not, they become zeros."""
+    flush_denormals: bool
+    """Whether denormals become zeros during a run. If not, they follow the caller's floating-point mode."""
     out_header: str
     out_source: str
     out_variables: str
     """Assembler source that contains the variables' file."""
     out_test: str
     out_benchmark: str
+    functions: tuple[Compiled, ...] = ()
+    """All functions in the manifest."""
+    headers: str = ""
+    """In place of `functions`, the path by which to include the folder with the headers of all of them."""
     out_stub: str | None = None
     """The class without its model, with the same header. It needs no toolchain."""
     sources: str | None = None
@@ -240,18 +240,18 @@ def render(request: Request) -> None:
         with open(request.sources, encoding="utf-8") as file:
             manifest = placed(manifest, json.load(file))
     total = sum(variable.bytes for variable in manifest.variables)
-    if request.embed and total > LARGEST_EMBEDDED:
+    if request.embed_variables and total > LARGEST_EMBEDDED:
         raise TfaotError(
             f"{manifest.cpp_class}: its variables take {total:,} bytes, too many to embed in a C++ library",
             exists=f"code can address data within 2 GB; a library can contain {LARGEST_EMBEDDED:,} bytes of variables",
-            do="keep them in a file: set embed_variables = False, and call Load(path) in the program",
+            do=f"keep them in a file: {caller.setting('embed_variables', False)}, and call Load(path) in the program",
         )
     context = context_of(
         manifest,
         header=request.header,
-        compiled=request.functions,
-        embed=request.embed,
-        keep_denormals=request.keep_denormals,
+        compiled=all_in(manifest, request.headers) if request.headers else request.functions,
+        embed=request.embed_variables,
+        flush_denormals=request.flush_denormals,
     )
     environment = templates.environment(_TEMPLATES)
     for template, path in (
@@ -264,7 +264,7 @@ def render(request: Request) -> None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     with open(request.out_variables, "w", encoding="utf-8") as file:
-        file.write(_embedded(context["variables_symbol"] if request.embed and manifest.variables else None))
+        file.write(_embedded(context["variables_symbol"] if request.embed_variables and manifest.variables else None))
     if request.out_stub:
         with open(request.out_stub, "w", encoding="utf-8") as file:
             file.write(environment.get_template("class.cc.jinja").render({**context, "stub": True}))
@@ -304,7 +304,7 @@ class _Arena:
 
 
 def context_of(
-    manifest: Manifest, *, header: str, compiled: Sequence[Compiled], embed: bool, keep_denormals: bool = False
+    manifest: Manifest, *, header: str, compiled: Sequence[Compiled], embed: bool, flush_denormals: bool = True
 ) -> dict[str, Any]:
     """Returns everything that the templates use."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
@@ -348,7 +348,7 @@ def context_of(
         "embed": embed and bool(variables),
         "fingerprint_symbol": fingerprint.symbol(manifest.cpp_class),
         "weights_symbol": fingerprint.weights_symbol(manifest.cpp_class),
-        "keep_denormals": keep_denormals,
+        "flush_denormals": flush_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
         "alignment": ALIGNMENT,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfaot.core import isolate, refusals
+from tfaot.core import caller, isolate, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.tfcompile.inputs import Inputs
 
@@ -30,8 +30,8 @@ def error(
         if unknown := re.search(r"Unknown flags? in XLA_FLAGS: (.+)", log):
             return TfaotError(
                 f"compiling {what}: XLA doesn't know {listed(unknown[1].split())}",
-                exists="xla_flags = " + listed(xla_flags),
-                do="correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags",
+                exists=f"{caller.option('xla_flags')}: {listed(xla_flags)}",
+                do=f"correct or remove it in {caller.the('xla_flags')}; the XLA in the TensorFlow wheel defines the flags",
             )
         last_words = "\n".join(isolate.last_words(log))
         if find is not None and how.endswith(_FAULTS) and (places := find()):

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 
 FLAGS = ("--xla_dump_hlo_as_proto",)
@@ -52,7 +53,7 @@ def find(path: str, stage: str, *, what: str, tensorflow: str, earlier: Mapping[
         raise TfaotError(
             f"{what}: the compiler dumped {len(dumped)} modules {stage} instead of one",
             exists=f"looked for {endings}, as TensorFlow {tensorflow} should write",
-            do="remove --xla_dump_… from the target's xla_flags, except --xla_dump_to; if there is none, use a TensorFlow that "
+            do=f"remove --xla_dump_… from {caller.the('xla_flags')}, except --xla_dump_to; if there is none, use a TensorFlow that "
             "docs/reference/tensorflow_versions.md names",
         )
     return os.path.join(path, dumped[0])

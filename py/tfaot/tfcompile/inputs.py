@@ -62,6 +62,16 @@ class Inputs:
         return _parsed(self.config)
 
 
+def to_lower(graph: graph_pb2.GraphDef) -> bool:
+    """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
+    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph.splice import any_node
+
+    return convolutions.any_by_kernel(graph) or any_node(
+        graph, lambda op: op in convolutions_3d.OPS or fourier.OP.fullmatch(op)
+    )
+
+
 def positional(config: str, function: Function, folder: str) -> str:
     """Writes a config in which batches have the function's size, and names are made from positions.
 
@@ -94,25 +104,27 @@ def positional(config: str, function: Function, folder: str) -> str:
     return path
 
 
-def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, int]:
-    """Returns the part of a graph that an entry point needs, with calls inlined and without the gradients that XLA lacks.
+def program_for_xla(graph: graph_pb2.GraphDef, config: Any, *, gradients_only: bool = False) -> tuple[Program, int]:
+    """Returns the part of a graph that an entry point needs, with calls inlined and without the ops that tfcompile refuses.
 
     It builds graphs, which starts threads. A process that calls this function must not fork afterwards.
 
     Args:
       graph: the graph of all entry points; stays unchanged.
       config: the `tf2xla.Config` of one entry point, with its batch size filled in.
+      gradients_only: whether to leave what XLA has code for, and only its ahead-of-time compiler refuses.
 
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
+    from tfaot.graph import convolutions, convolutions_3d, fourier
     from tfaot.graph.calls import inline_calls
-    from tfaot.graph.convolutions import for_xla
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    lowered = for_xla(program)
+    lowered = 0 if gradients_only else convolutions_3d.for_xla(program) + fourier.for_xla(program)
+    lowered += convolutions.for_xla(program)
     program.prune()
     return program, lowered
 
@@ -124,7 +136,7 @@ def lowered(given: Inputs, folder: str) -> Inputs:
     graph = given.read_graph()
     if not convolutions.any_by_kernel(graph):
         return given
-    program, count = program_for_xla(graph, given.read_config())
+    program, count = program_for_xla(graph, given.read_config(), gradients_only=True)
     return rewritten(given, program.graph, program.origins, folder) if count else given
 
 

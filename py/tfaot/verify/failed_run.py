@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tfaot.core import drawn, refusals, safetensors
+from tfaot.core import caller, drawn, refusals, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
+from tfaot.verify.request import Request
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -53,20 +54,18 @@ def explained(
         f"{manifest.cpp_class}: TensorFlow itself can't run the model on the test inputs: {type(error).__name__}{what}",
         details="\n".join([reason, *places]),
         exists=f"inputs {'; '.join(inputs)}" if inputs else "",
-        do='give the model inputs that it accepts: golden_inputs = "inputs.py", a file that defines golden_fn(step, rng); '
-        "without them, floats are normally distributed, and integers are in the range of their uses",
+        do=f"give the model inputs that it accepts: {caller.setting('golden_inputs', 'inputs.py')}, a file that defines "
+        "golden_fn(step, rng); without them, floats are normally distributed, and integers are in the range of their uses",
     )
 
 
-def explained_in_files(
-    error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None
-) -> TfaotError:
-    """Calls `explained` with the contents of these files."""
-    with open(manifest, encoding="utf-8") as file:
-        model = Manifest.from_json(file.read(), path=manifest)
+def explained_in_files(error: tf.errors.OpError, request: Request) -> TfaotError:
+    """Calls `explained` with the contents of a request's files."""
+    with open(request.manifest, encoding="utf-8") as file:
+        model = Manifest.from_json(file.read(), path=request.manifest)
     lines: dict[str, str] = {}
-    if sources is not None:
-        with open(sources, encoding="utf-8") as file:
+    if request.sources is not None:
+        with open(request.sources, encoding="utf-8") as file:
             lines = json.load(file)
-    inputs = drawn.inputs(model, safetensors.read(golden_inputs))
+    inputs = drawn.inputs(model, safetensors.read(request.golden_inputs))
     return explained(error, model, golden_inputs=inputs, sources=lines)

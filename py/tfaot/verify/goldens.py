@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import drawn, dtypes, safetensors
+from tfaot.core import caller, drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
@@ -26,6 +26,7 @@ from tfaot.verify.accepted import ANY, ranges
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.digest import FULL, Array, digest, reals
 from tfaot.verify.measure import Measured, measure
+from tfaot.verify.request import Request
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, digest_units, expected
 
@@ -33,23 +34,6 @@ VERIFIED = 0.9
 """An output or a variable is verified if a call's comparisons check this share of its values."""
 SAME = 1e-4
 """Largest difference, relative to the largest value, between results that should differ only by the batch size."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to compute, and where to write it."""
-
-    manifest: str
-    graph: str
-    variables: str
-    golden_inputs: str
-    out_goldens: str
-    unseen: tuple[str, ...] = ()
-    """Patterns of outputs and variables that no comparison needs to see."""
-    strict: bool = False
-    """Whether it is an error if no comparison sees an output or a variable."""
-    program: str | None = None
-    """The program that the graph was converted from, if it was: StableHLO."""
 
 
 def compute_goldens(request: Request) -> TfaotError | None:
@@ -230,7 +214,8 @@ def _check_rows(manifest: Manifest, run: Runner, initial: Mapping[str, Array], c
             raise TfaotError(
                 f"{manifest.cpp_class}: rows of a batch affect each other's results: {len(mixed)} output(s) of {entry.name}",
                 exists=listed(mixed),
-                do="remove batch_sizes, and fix the batch with dims; or compute each row independently (batch norm with "
+                do=f"remove {caller.option('batch_sizes')}, and fix the batch with {caller.option('dims')}; or compute each "
+                "row independently (batch norm with "
                 "training=False, no mean over the batch)",
             )
 
@@ -272,9 +257,8 @@ def _blind(manifest: Manifest, unverified: Sequence[str]) -> TfaotError:
         f"{manifest.cpp_class}: the generated test is blind to {len(unverified)} output(s) or variable(s)",
         exists=listed(unverified)
         + ": neither other inputs nor other values of variables move them by more than rounding errors could",
-        do="verify with inputs that matter (golden_inputs of the model) and with weights that are trained or calibrated "
-        "(weights); "
-        'or accept it with unseen = ["pattern", ...] on the target',
+        do=f"verify with inputs that matter ({caller.option('golden_inputs')}) and with weights that are trained or calibrated "
+        f"({caller.option('weights')}); or accept it with {caller.setting('unseen', ['PATTERN'])}",
     )
 
 

@@ -14,8 +14,8 @@ AMPLITUDE = "tfaot_noise_amplitude"
 def trace_noise(dtype: tf.DType, kind: str) -> Any:
     """Returns `(value, uniform, scale, count)` → the value with noise.
 
-    `kind` is `absolute`, `relative`, or a dtype. With a dtype, noise is relative, and values that the dtype can represent have
-    none. A 16-bit dtype also rounds the value.
+    `kind` is `absolute`, `relative`, `row`, or a dtype. With `row`, noise is relative to the root mean square of the last axis.
+    With a dtype, it is relative, and values that the dtype can represent have none. A 16-bit dtype also rounds the value.
     """
 
     @tf.function(  # type: ignore[untyped-decorator]
@@ -36,6 +36,12 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
         change = tf.cast(size, wide) * (tf.cast(uniform, wide) - 0.5)
         if kind == "absolute":
             return value + tf.cast(change, dtype)
+        if kind == "row":
+            norm = tf.sqrt(tf.reduce_mean(tf.square(tf.cast(tf.abs(value), wide)), -1, keepdims=True))
+            if not dtype.is_complex:
+                return value + tf.cast(change * norm, dtype)
+            other = tf.cast(size, wide) * (tf.cast(tf.math.floormod(uniform * 4096.0, 1.0), wide) - 0.5)
+            return value + tf.complex(change * norm, other * norm)
         if dtype in (tf.complex64, tf.complex128):
             return value * tf.cast(1 + change, dtype)
         if kind != "relative":

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Manifest
 from tfaot.verify import noise
@@ -240,5 +241,5 @@ def _wavering(manifest: Manifest, entry: EntryPoint, index: int) -> TfaotError:
     return TfaotError(
         f"{manifest.cpp_class}: rounding errors change the size of {entry.outputs[index].name}",
         exists="the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)",
-        do="give the model golden_inputs that are away from it",
+        do=f"give the model {caller.option('golden_inputs')} that are away from it",
     )

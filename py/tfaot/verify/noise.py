@@ -38,6 +38,7 @@ from tfaot.verify.roundings import (
     CANCELS,
     DIGITS,
     EXACT,
+    FOURIER,
     GRIDS,
     ROUNDED_ONCE,
     ROUNDED_OPERAND,
@@ -341,7 +342,8 @@ class _Rewriting:
                 found = terms(node)
                 if found is not None:
                     count = self._count(node)
-                    place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
+                    kind = "row" if FOURIER.fullmatch(node.op) else "relative"
+                    place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count, kind=kind)
                 if found is None or found.rounded or sums(dtype) != dtype:
                     # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.
                     right = node.op in ROUNDED_ONCE or found is not None or sums(dtype) != dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
@@ -28,6 +29,8 @@ DIGITS = {
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
+FOURIER = re.compile(r"I?R?FFT(2D|3D)?")
+"""Operations each of whose roundings is a part of all results along an axis."""
 
 EXACT = frozenset(
     """

@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-_MAIN = "--stage_main="
-_PATH = "--stage_path="
-_OUTPUT = "--stage_output="
-_FOR_ERRORS = "--stage_for_errors="
-_UNUSED_INPUTS = "--stage_unused_inputs="
-
-
+_OURS = "--stage_"
 _GIVEN = {*os.environ.get("PYTHONPATH", "").split(os.pathsep)}
 _FOLDER = os.path.dirname(os.path.abspath(sys.argv[0]))
 _STANDARD_LIBRARY = tuple(
@@ -50,16 +44,17 @@ class Stage:
 
     @staticmethod
     def of(arguments: Sequence[str]) -> Stage:
-        """Reads the lines that `run_stage` in `rules/private/stage.bzl` writes: flags of the main, and our own."""
-
-        def values(prefix: str) -> tuple[str, ...]:
-            return tuple(argument.removeprefix(prefix) for argument in arguments if argument.startswith(prefix))
-
-        (main,) = values(_MAIN)
-        ours = (_MAIN, _PATH, _OUTPUT, _FOR_ERRORS, _UNUSED_INPUTS)
-        flags = tuple(argument for argument in arguments if not argument.startswith(ours))
-        unused_inputs = "".join(values(_UNUSED_INPUTS))
-        return Stage(main, values(_PATH), values(_OUTPUT), values(_FOR_ERRORS), unused_inputs, flags)
+        """Reads the lines that `run_stage` in `rules/private/stage.bzl` writes: flags of the main, and these fields."""
+        ours: dict[str, list[str]] = {field.name: [] for field in dataclasses.fields(Stage)}
+        for argument in arguments:
+            name, _, value = argument.removeprefix(_OURS).partition("=")
+            if argument.startswith(_OURS):
+                ours[name].append(value)
+            else:
+                ours["flags"].append(argument)
+        (main,) = ours.pop("main")
+        unused_inputs = "".join(ours.pop("unused_inputs"))
+        return Stage(main=main, unused_inputs=unused_inputs, **{name: tuple(values) for name, values in ours.items()})
 
 
 def read_flag_file(path: str) -> list[str]:

@@ -65,24 +65,13 @@ class Shape:
         """Whether it is one array whose size is known."""
         return self.arrays == (self,) and not any(self.dynamic)
 
-    def at(self, index: tuple[int, ...]) -> Shape:
-        """Returns the part of a tuple with some index."""
-        return self.parts[index[0]].at(index[1:]) if index else self
-
     def __str__(self) -> str:
         """Returns HLO's text, with the layout."""
         if self.dtype == "tuple":
             return f"({', '.join(map(str, self.parts))})"
-        return self.short + (f"{{{','.join(map(str, self.layout))}}}" if self.layout else "")
-
-    @property
-    def short(self) -> str:
-        """HLO's text without the layout. Of a tuple, the first parts."""
-        if self.dtype == "tuple":
-            more = f", … {len(self.parts)}" if len(self.parts) > 3 else ""
-            return "(" + ", ".join(part.short for part in self.parts[:3]) + more + ")"
         sizes = ("<=" * dynamic + str(size) for size, dynamic in zip(self.dims, self.dynamic, strict=True))
-        return f"{self.dtype}[{','.join(sizes)}]"
+        layout = f"{{{','.join(map(str, self.layout))}}}" if self.layout else ""
+        return f"{self.dtype}[{','.join(sizes)}]{layout}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -170,15 +159,6 @@ class Computation:
     parameters: tuple[Shape, ...]
     fused: bool
     """Whether it is inside a fusion's kernel."""
-
-    @functools.cached_property
-    def users(self) -> Mapping[str, tuple[tuple[Instruction, int], ...]]:
-        """For each instruction, those that use it, and as which of their operands."""
-        found: dict[str, list[tuple[Instruction, int]]] = {name: [] for name in self.instructions}
-        for user in self.instructions.values():
-            for index, operand in enumerate(user.operands):
-                found[operand].append((user, index))
-        return {name: tuple(users) for name, users in found.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

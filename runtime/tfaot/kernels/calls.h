@@ -89,6 +89,32 @@ struct RowOrder {
   std::int64_t row;
 };
 
+// Discrete Fourier transforms along an axis of data[outer][length][inner], in
+// place: outer times inner transforms. The transform of real values has
+// length / 2 + 1 complex values. Both are in rows of this size, so a row of
+// real values has one or two more at its end. Only complex transforms have an
+// `inner` above 1.
+struct Fourier {
+  enum class Kind { kComplex, kRealToComplex, kComplexToReal };
+  // How to transform `size` complex values: by the definition, one transform in
+  // all lanes, adjacent values in lanes, each lane its own transform, or as a
+  // convolution of `padded` values, in all lanes or in each.
+  enum class Method { kDirect, kOne, kLine, kAcross, kChirp, kChirpAcross };
+  static constexpr int kMostStages = 24;
+  Kind kind;
+  bool inverse;
+  Method method;
+  int lanes;  // those of a vector, or half as many
+  std::int64_t outer;
+  std::int64_t length;
+  std::int64_t inner;
+  std::int64_t size;  // `length`, or half of it if that is even and real
+  std::int64_t padded;
+  double scale;  // of results
+  int stages;
+  std::uint8_t radices[kMostStages];
+};
+
 // What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
 // or, without biases, scale * result + addend within these bounds. Each column
@@ -174,6 +200,13 @@ void RunColumnSums(const ColumnSums& sums, const void* in, void* out,
 template <typename T>
 void RunRowCopies(const RowOrder& order, const void* in, void* out,
                   ThreadPool* threads = nullptr);
+
+// Transforms `data`. `roots` and the size of `scratch` are the compile stage's
+// (py/tfaot/compile/program/thunks/fourier_plan.py), both aligned to 64. T is
+// float or double.
+template <typename T>
+void RunFourier(const Fourier& fourier, const void* roots, void* scratch,
+                void* data);
 
 }  // namespace TFAOT_ISA
 

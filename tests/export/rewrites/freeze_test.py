@@ -498,7 +498,7 @@ class ChosenTest(StageTest):
             """
             frozen = ["!head/*"]: "!head/*" excludes head/kernel, which no earlier pattern selected
               found: earlier patterns select nothing
-              to do: first list what to freeze: ["*", "!head/*"] means all variables except those that "head/*" matches
+              to do: first list what to freeze; all variables except those of the head are frozen = ["*", "!head/*"]
             """,
         )
 

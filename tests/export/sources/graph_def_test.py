@@ -279,7 +279,8 @@ class EdgesTest(Base):
             """
             graph.pb: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
-              to do: fix them in the model, or with dims = {"x": [1, 3]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 3]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -339,7 +340,8 @@ class EdgesTest(Base):
             """
             graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
-              to do: fix them in the model, or with dims = {"x": []}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": []}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -574,8 +576,7 @@ class CheckpointTest(Base):
             """
             graph.pb: model.ckpt has no matching value for 1 variable(s)
               found: w: missing; the checkpoint contains average/w, b
-              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
-            saver = …
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also name its SaverDef in saver
             """,
         )
 
@@ -663,8 +664,7 @@ class CheckpointTest(Base):
             graph.pb: other/model.ckpt has no matching value for 2 variable(s)
               found: w: float32[3, 2] in the model, float32[3, 4] in the checkpoint; \\
             b: float32[2] in the model, float64[2] in the checkpoint
-              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
-            saver = …
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also name its SaverDef in saver
             """,
         )
 
@@ -717,8 +717,8 @@ class CheckpointTest(Base):
         self.refused(
             self.open(outputs=["y"], saver="other.pbtxt"),
             """
-            graph.pb: the target has a saver but no checkpoint
-              to do: add the checkpoint that it wrote (checkpoint = …), or remove the saver
+            graph.pb: saver without checkpoint
+              to do: name the checkpoint that it wrote in the target's checkpoint, or remove saver
             """,
         )
 
@@ -732,7 +732,7 @@ class DeclaredTest(Base):
         """Returns the graph of `dense`, with a config that has these entries for variables."""
         (self.folder / "config.pbtxt").write_text(self.CONFIG + entries)
         files = {key: str(self.folder / value) for key, value in arguments.items()}
-        return Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"), **files)
+        return Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"), **files)
 
     def test_without_values(self) -> None:
         """Protects targets without a checkpoint: variables that the config declares start at zero, and nothing is frozen."""
@@ -776,7 +776,7 @@ class DeclaredTest(Base):
             'feed { id { node_name: "MatMul" } } fetch { id { node_name: "y" } } '
             'variable { node_name: "b" } variable { node_name: "w" readonly: true }'
         )
-        model = Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"))
+        model = Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"))
         self.assertEqual([v.name for v in self.export(model).manifest.variables], ["b"])
 
     def test_frozen_without_values(self) -> None:
@@ -978,7 +978,7 @@ class ErrorsTest(Base):
             """
             graph.pbtxt: the graph's outputs aren't specified
               found: another node consumes every tensor; the last ones are y
-              to do: name them: outputs = ["…"]
+              to do: name them: outputs = ["NODE"]
             """,
         )
         self.text("graph.pbtxt", 'node { name: "init" op: "NoOp" }')
@@ -987,7 +987,7 @@ class ErrorsTest(Base):
             """
             graph.pbtxt: the graph's outputs aren't specified
               found: no node computes a tensor
-              to do: name them: outputs = ["…"]
+              to do: name them: outputs = ["NODE"]
             """,
         )
 
@@ -1048,7 +1048,7 @@ class ErrorsTest(Base):
             self.open(config="config.pbtxt", inputs=["x"]),
             """
             graph.pb: the config and the lists both specify inputs and outputs
-              found: config.pbtxt, and inputs = ['x'], outputs = []
+              found: config.pbtxt, and inputs = ["x"], outputs = []
               to do: remove the config or the lists
             """,
         )

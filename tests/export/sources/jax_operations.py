@@ -215,13 +215,21 @@ def programs() -> dict[str, Case]:
             (f(3, 4),),
         ),
         "resize": (lambda x: jax.image.resize(x, (1, 6, 6, 2), "bilinear"), (f(1, 4, 4, 2),)),
-        "fft": (lambda x: jnp.fft.fft(x).real, (f(6),)),
+        "fft": (
+            lambda x, y: (
+                jnp.fft.fft(x).real,
+                jnp.fft.irfft(2 * jnp.fft.rfft(x)),
+                jnp.fft.ifftn(y).imag,
+                jnp.fft.irfft2(jnp.fft.rfft2(y) + 1, (3, 4)),
+            ),
+            (f(6), f(2, 3, 4)),
+        ),
         "same": (lambda a: (a, a, jnp.ones(2)), (f(3),)),
     }
 
 
 def main(path: str) -> None:
-    """Writes `NAME.mlir` and `NAME.npz` for each program, and two that TensorFlow can't read."""
+    """Writes `NAME.mlir` and `NAME.npz` for each program, and those of tests about what TensorFlow can't read or compile."""
     cases = elementwise() | products() | shapes() | programs()
     cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
@@ -244,10 +252,27 @@ def main(path: str) -> None:
         spec = jax.ShapeDtypeStruct((3, 3), np.float32)
         newer = export.export(jax.jit(lambda x: lax.top_k(x, 2)), platforms=["cpu"])(spec)
         out.writestr("newer.mlirbc", newer.mlir_module_serialized)
-        library = export.export(jax.jit(jnp.linalg.cholesky), platforms=["cpu"])(spec)
-        out.writestr("library.mlir", library.mlir_module())
+        for platform, name in (("cpu", "library.mlir"), ("tpu", "no_library.mlir")):
+            library = export.export(jax.jit(jnp.linalg.cholesky), platforms=[platform])(spec)
+            out.writestr(name, library.mlir_module())
         both = export.export(jax.jit(jnp.sin), platforms=["cpu", "cuda"])(spec)
         out.writestr("both.mlir", both.mlir_module())
+
+        def transformed(x: Any) -> Any:
+            spectrum = jnp.fft.rfft(x)
+            return jnp.abs(spectrum)
+
+        once = export.export(jax.jit(transformed), platforms=["cpu"])(spec)
+        out.writestr("transformed.mlir", once.mlir_module())
+        out.writestr("transformed.mlirbc", once.mlir_module_serialized)
+        repeated = jax.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: y.at[:, :2].set(transformed(y)), x))
+        out.writestr("transformed_loop.mlir", export.export(repeated, platforms=["cpu"])(spec).mlir_module())
+        key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+        for name, shardy in (("key", True), ("key_without_shardy", False)):
+            jax.config.update("jax_use_shardy_partitioner", shardy)
+            drawn = export.export(jax.jit(lambda k: jax.random.uniform(k, (3,))), platforms=["cpu"])(key)
+            out.writestr(f"{name}.mlir", drawn.mlir_module())
+        jax.config.update("jax_use_shardy_partitioner", True)
         (size,) = export.symbolic_shape("size")
         opened = export.export(jax.jit(jnp.tanh), platforms=["cpu"])(jax.ShapeDtypeStruct((size,), np.float32))
         out.writestr("opened.mlirbc", opened.mlir_module_serialized)

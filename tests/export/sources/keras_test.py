@@ -158,7 +158,7 @@ def input_fn():
             with self.subTest(keras):
                 exported = self.agree(
                     self.TRAINED.replace("KERAS", keras),
-                    calls=("Train", "Train", "Test", "Call"),
+                    golden_calls=("Train", "Train", "Test", "Call"),
                     dims={"x": (8, None)},
                     eager=call,
                     entry_points=(*BOTH, ("Test", "test_step")),
@@ -398,7 +398,8 @@ def input_fn():
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: x [None, None, 2]
-              to do: fix them in the model, or with dims = {"x": [1, 1, 2]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 1, 2]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             "call",
         )

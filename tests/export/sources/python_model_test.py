@@ -286,7 +286,7 @@ model = Model()
 def of_file(x):
     return model.part.v * x
 """,
-            calls=("Self", "Write", "Bump", "Open", "OfFile"),
+            golden_calls=("Self", "Write", "Bump", "Open", "OfFile"),
             entry_points=(
                 ("Self", "call"),
                 ("Open", "open"),

@@ -405,7 +405,7 @@ class GraphTest(Base):
             """
             saved contains no graph with the tags ['serve', 'gpu']
               found: ['train'], ['serve']
-              to do: list all of a graph's tags in the target: saved_model_tags = [...]
+              to do: list all of a graph's tags: saved_model_tags = ["TAG", "TAG"]
             """,
         )
 
@@ -437,7 +437,8 @@ class GraphTest(Base):
             """
             saved, serving_default: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
-              to do: fix them in the model, or with dims = {"x": [1, 3]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 3]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 

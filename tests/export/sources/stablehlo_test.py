@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import unittest
 import zipfile
@@ -20,6 +21,12 @@ OPERATIONS = Path(os.environ.get("JAX_OPERATIONS", ROOT / "tests/export/sources/
 
 LOW = {"bfloat16": 2e-2, "float16": 1e-2}
 """Relative differences to accept for dtypes with few bits. XLA may keep more of them inside a program."""
+
+
+def line_of(code: str) -> int:
+    """Returns the number of the first line of jax_operations.py that contains this code."""
+    lines = (ROOT / "tests/export/sources/jax_operations.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if code in line)
 
 
 def convert(program: bytes, folder: Path) -> Any:
@@ -72,12 +79,18 @@ class JaxTest(StageTest):
 
         self.assertEqual(isolate.run_isolated(work, what="running programs"), {})
 
+    def unpacked(self, name: str) -> Model:
+        """Writes one of the programs in the archive."""
+        with zipfile.ZipFile(OPERATIONS) as programs:
+            return Model(stablehlo=programs.extract(name, self.folder))
+
+    def exported(self, name: str) -> Exported:
+        """Exports one of the programs in the archive."""
+        return self.export(self.unpacked(name))
+
     def refused(self, name: str, **options: Any) -> str:
         """Returns the error for one of the programs in the archive."""
-        with zipfile.ZipFile(OPERATIONS) as programs:
-            path = self.folder / name
-            path.write_bytes(programs.read(name))
-        return self.error_of(self.export, Model(stablehlo=str(path)), **options).replace(str(path), name)
+        return self.error_of(self.export, self.unpacked(name), **options).replace(str(self.folder / name), name)
 
     def test_newer_version(self) -> None:
         """A portable artifact with an operation that the wheel doesn't have yet names both versions, and the way out."""
@@ -91,16 +104,32 @@ class JaxTest(StageTest):
         )
 
     def test_lapack(self) -> None:
-        """A program that calls LAPACK says so, and how to export one that doesn't."""
-        text = self.refused("library.mlir")
-        self.assertTrue(text.startswith("library.mlir calls functions of another library, such as LAPACK\n"), text)
-        self.assertTrue(
-            text.endswith(
-                "to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you "
-                'export them with platforms=["tpu"]'
-            ),
-            text,
+        """A program that calls LAPACK says so, with the line of JAX code, and how to export one that doesn't."""
+        self.assertRegex(
+            self.refused("library.mlir"),
+            r"^library.mlir calls functions that aren't part of it\n"
+            rf"  found: lapack_spotrf_ffi at \S*jax_operations\.py:{line_of('jnp.linalg.cholesky')}\n"
+            r"  to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export "
+            r'them with platforms=\["tpu"\]$',
         )
+        self.exported("no_library.mlir")
+
+    def test_shardy(self) -> None:
+        """A key as an input, whose program TensorFlow can't read, names the option of JAX with which it can."""
+        self.assertRegex(
+            self.refused("key.mlir"),
+            r"^key\.mlir has operations or attributes of Shardy, which TensorFlow doesn't know\n(.|\n)*"
+            r'  to do: export after jax\.config\.update\("jax_use_shardy_partitioner", False\), ',
+        )
+        self.exported("key_without_shardy.mlir")
+
+    def test_lines(self) -> None:
+        """Nodes have the line of JAX code that they come from, which later errors show, in both forms and inside a loop."""
+        for name in ("transformed.mlir", "transformed.mlirbc", "transformed_loop.mlir"):
+            with self.subTest(name):
+                sources = json.loads(Path(self.exported(name).path("sources")).read_text())
+                (line,) = {place for node, place in sources.items() if node.rpartition("/")[2] == "fft"}
+                self.assertRegex(line, rf"jax_operations\.py:{line_of('jnp.fft.rfft')}$")
 
     def test_platforms(self) -> None:
         """A program for several platforms doesn't say which branch is whose."""
@@ -120,7 +149,8 @@ class JaxTest(StageTest):
             """
             opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
               found: x [None]
-              to do: fix them in the model, or with dims = {"x": [1]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
         path = self.folder / "opened.mlirbc"
@@ -139,7 +169,7 @@ class JaxTest(StageTest):
         )
         self.assertRegex(
             self.error_of(self.export, Model(stablehlo=str(path)), dims={"x": (0,)}),
-            r"XLA refuses the program with these dims\n\n[\s\S]*Expected value >= 1 for dimension variable 'size'[\s\S]*"
+            r"XLA refuses the program with these sizes\n\n[\s\S]*Expected value >= 1 for dimension variable 'size'[\s\S]*"
             r"  to do: use sizes that the export allows$",
         )
 
@@ -224,7 +254,7 @@ class TextTest(StageTest):
             """
             program.mlir has no entry point 'step'
               found: StableHLO has a single entry point, main
-              to do: remove entry_points, and use a target for each program
+              to do: remove entry_points, and compile each program by itself
             """,
         )
 
@@ -319,9 +349,26 @@ class TextTest(StageTest):
             ),
             """
             program.mlir calls functions that aren't part of it
-              found: my_kernel
+              found: my_kernel at program.mlir:3
               to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export them with platforms=["tpu"]
             """,  # noqa: E501
+        )
+
+    def test_line_of_a_refusal(self) -> None:
+        """What the compiler refuses has the line in the program's locations: the innermost that isn't in a package."""
+        exported = self.exported(
+            """
+            #call = loc("main.py":30:1)
+            func.func @main(%0: tensor<6xf32>) -> tensor<4xcomplex<f32>> {
+              %1 = stablehlo.fft %0, type = RFFT, length = [6] : (tensor<6xf32>) -> tensor<4xcomplex<f32>>
+                loc("fft"(callsite("f"("/lib/site-packages/jax/fft.py":1:2) at callsite("g"("net.py":7:3 to :9) at #call))))
+              return %1 : tensor<4xcomplex<f32>>
+            }
+            """
+        )
+        self.assertRegex(
+            self.error_of(self.compile, exported),
+            r"can't compile fft .*\n\n    XlaCallModule 'fft' at net\.py:7\n\n(.|\n)*multiply by a constant matrix",
         )
 
     def test_ill_formed(self) -> None:

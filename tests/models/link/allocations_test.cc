@@ -1,13 +1,12 @@
 // Protects real-time use: Run() doesn't allocate, in models with products,
 // convolutions, loops, and batches that are split. And an instance is one block
 // of memory, from the allocator that the caller passes.
-#include "tests/runtime/allocations.h"
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "examples/audio/calls.h"
 #include "examples/batch_family/batch_family_aot.h"
 #include "examples/fc/fc_aot.h"
 #include "examples/study/conv_fc_aot.h"
@@ -20,9 +19,9 @@ int failed = 0;
 template <typename Run>
 void Check(const char* name, Run run) {
   for (int step = 0; step < 3; ++step) {
-    const long before = tests::allocations;
+    const long before = calls::allocations;
     const bool ok = run();
-    const long made = tests::allocations - before;
+    const long made = calls::allocations - before;
     if (ok && made == 0) continue;
     std::printf("FAILED: %s, step %d: %s, %ld allocations\n", name, step,
                 ok ? "ran" : "did not run", made);
@@ -56,12 +55,12 @@ void CheckOneBlock(const char* name) {
   Counter counter;
   tfaot::Options options;
   options.allocator = &counter;
-  const long before = tests::allocations;
+  const long before = calls::allocations;
   {
     Model first(options), second(options);
     // The allocator's own calls are all.
-    const long made = tests::allocations - before;
-    const bool counted = !tests::kCountsAllocations || made == 2;
+    const long made = calls::allocations - before;
+    const bool counted = !calls::kCounts || made == 2;
     Model same;
     const bool equal = second.Run() && same.Run() &&
                        std::memcmp(second.loss().data(), same.loss().data(),
@@ -97,10 +96,10 @@ void CheckOneBlock(const char* name) {
 }  // namespace
 
 int main() {
-  const long before = tests::allocations;
+  const long before = calls::allocations;
   std::free(std::malloc(1));
   examples::fc::Fc fc;
-  if (tests::kCountsAllocations && tests::allocations == before) {
+  if (calls::kCounts && calls::allocations == before) {
     std::printf("FAILED: allocations are not counted\n");
     ++failed;
   }

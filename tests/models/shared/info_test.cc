@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <cstring>
 
+#include "examples/audio/calls.h"
 #include "examples/batch_family/batch_family_aot.h"
 #include "examples/bf16/bf16_aot.h"
 #include "examples/entry_points/entry_points_aot.h"
 #include "tests/models/link/one_aot.h"
-#include "tests/runtime/allocations.h"
 #include "tests/runtime/expect.h"
 
 namespace {
@@ -149,10 +149,10 @@ int main() {
   examples::Bf16 edges;
   std::printf("offers to three models\n");
   Reaches(model);
-  const long before = tests::allocations;
+  const long before = calls::allocations;
   Lists();
   Finds();
-  EXPECT(tests::allocations == before || !tests::kCountsAllocations);
+  EXPECT(calls::allocations == before || !calls::kCounts);
   Offers(model, classifier);
   Measures(edges);
   return failed;

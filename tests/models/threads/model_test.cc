@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include "examples/audio/calls.h"
 #include "tests/models/threads/norms_aot.h"
 #include "tests/models/threads/rows_aot.h"
 #include "tests/models/threads/wide_aot.h"
-#include "tests/runtime/allocations.h"
 #include "tests/runtime/pools.h"
 #include "tfaot/isa.h"
 #include "tfaot/threads.h"
@@ -67,9 +67,9 @@ Results Run(tfaot::ThreadPool* pool) {
   }
   Results results = {};
   for (int step = 0; step < 2; ++step) {
-    const long before = tests::allocations;
+    const long before = calls::allocations;
     Expect(model.train() && model.predict() && rows.Run(kBatch), "models run");
-    results.allocations = tests::allocations - before;
+    results.allocations = calls::allocations - before;
     Append(model.train_loss(), results.values);
     Append(model.predict_scores(), results.values);
     Append(rows.scores(), results.values);
@@ -109,8 +109,7 @@ bool Same(const Results& a, const Results& b) {
 
 int main() {
   const Results alone = Run(nullptr);
-  Expect(!tests::kCountsAllocations || tests::allocations > 0,
-         "allocations are counted");
+  Expect(!calls::kCounts || calls::allocations > 0, "allocations are counted");
   Expect(alone.allocations == 0, "a run allocates nothing");
   for (const int count : {1, 2, 3, 8}) {
     tfaot::Threads pool(count);

@@ -49,7 +49,7 @@ def _wheels_test_impl(ctx):
     env = unittest.begin(ctx)
     asserts.equals(env, "3.10", _SUPPORTED[0])
     asserts.equals(env, _SUPPORTED, supported_pythons("a==1\ntensorflow==2.20.1 ; python_version < '4'\n"))
-    asserts.equals(env, _SUPPORTED, supported_pythons("jax==0.9.0\n"))
+    asserts.equals(env, ["3.10", "3.11", "3.12", "3.13", "3.14"], supported_pythons("jax==0.9.0\n"))
     for lock in ["tf-nightly-cpu==2.22.0.dev20260905 \\", "tf-nightly==2.23.0.dev1"]:
         asserts.equals(env, ["3.11", "3.12", "3.13", "3.14"], supported_pythons(lock))
     return unittest.end(env)
@@ -134,6 +134,7 @@ def python_version_test_suite(*, name):
         name,
         _supported_test,
         _old_python_test,
+        _wheels_test,
         _broken_python_test,
         _no_python_test,
         _no_pip_test,

@@ -72,7 +72,7 @@ _CASES: tuple[tuple[str, Manifest, dict[str, bool]], ...] = (
     ("with random ops", _RANDOM, {}),
     ("with `batch_sizes`", _BATCHES, {}),
     ("with a result of unknown size", _SIZED, {}),
-    ("with `flush_denormals = False`", _PLAIN, {"keep_denormals": True}),
+    ("with `flush_denormals = False`", _PLAIN, {"flush_denormals": False}),
 )
 """What a class can have, each on its own, or the first time beside what it needs."""
 
@@ -106,12 +106,12 @@ def pages() -> dict[str, str]:
     return {PAGE: _class(), NAMES: _mapping()}
 
 
-def header(manifest: Manifest, *, embed: bool = True, keep_denormals: bool = False) -> str:
+def header(manifest: Manifest, *, embed: bool = True, flush_denormals: bool = True) -> str:
     """Returns the header of a model's class."""
     compiled = [
         render.Compiled(entry.name, batch, "") for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)
     ]
-    context = render.context_of(manifest, header="", compiled=compiled, embed=embed, keep_denormals=keep_denormals)
+    context = render.context_of(manifest, header="", compiled=compiled, embed=embed, flush_denormals=flush_denormals)
     folder = os.path.join(os.path.dirname(render.__file__), "templates")
     return templates.environment(folder).get_template("class.h.jinja").render(context)
 

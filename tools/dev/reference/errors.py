@@ -8,8 +8,9 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from tfaot.core import knowledge
+from tfaot.core import caller, knowledge
 from tools.dev.reference.markdown import notice, table
 
 PAGE = "docs/reference/errors.md"
@@ -91,7 +92,8 @@ def pages(root: Path) -> dict[str, str]:
         "This page has every error of the rules, in the order of a build. `…` stands for what depends on the case: names, "
         "numbers, and paths. To find an error, search for words of its first line. [Troubleshooting]"
         "(../guide/troubleshooting.md) has more about those that you are most likely to meet.\n\n"
-        "An error has up to four parts: what was asked for, details, `found:`, which says what exists, and `to do:`.\n",
+        "An error has up to four parts: what was asked for, details, `found:`, which says what exists, and `to do:`. "
+        "In place of attributes, the command `tfaot` names its options: `--batch-sizes 8` for `batch_sizes = [8]`.\n",
     ]
     seen: set[str] = set()
     for part in _PARTS:
@@ -164,14 +166,18 @@ def _texts(value: ast.expr, scope: ast.AST) -> list[str]:
             return [str(constant)]
         case ast.JoinedStr(values=values):
             return ["".join(each) for each in itertools.product(*(_texts(part, scope) for part in values))]
-        case ast.FormattedValue(value=ast.IfExp() | ast.Name() | ast.Attribute() as choice):
+        case ast.FormattedValue(value=ast.IfExp() | ast.Name() | ast.Attribute() | ast.Call() as choice):
             return _texts(choice, scope)
         case ast.Attribute(value=ast.Name(id="knowledge"), attr=name):
             return [getattr(knowledge, name)]
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="caller"), attr=name), args=args):
+            return [getattr(caller, name)(*map(_value, args)).replace(f'"{_GAP}"', _GAP)]
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             return [a + b for a in _texts(left, scope) for b in _texts(right, scope)]
         case ast.BoolOp(op=ast.Or(), values=values):
             return list(dict.fromkeys(text for part in values for text in _texts(part, scope)))
+        case ast.IfExp(test=ast.Call(func=ast.Attribute(attr="in_bazel")), body=body):
+            return _texts(body, scope)
         case ast.IfExp(body=body, orelse=orelse):
             return list(dict.fromkeys([*_texts(body, scope), *_texts(orelse, scope)]))
         case ast.Call(func=ast.Attribute(value=template, attr="format")):
@@ -180,6 +186,19 @@ def _texts(value: ast.expr, scope: ast.AST) -> list[str]:
             return _assigned(name, scope) or [_GAP]
         case _:
             return [_GAP]
+
+
+def _value(value: ast.expr) -> Any:
+    """Returns what an expression is, with gaps for what isn't constant."""
+    match value:
+        case ast.Constant(value=constant):
+            return constant
+        case ast.List(elts=elements):
+            return [_value(element) for element in elements]
+        case ast.Dict(keys=keys, values=values):
+            return {_value(key): _value(entry) for key, entry in zip(keys, values, strict=True) if key}
+        case _:
+            return _GAP
 
 
 def _assigned(name: str, scope: ast.AST) -> list[str]:

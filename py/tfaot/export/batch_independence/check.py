@@ -18,14 +18,12 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import manifest
+from tfaot.core import caller, manifest
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.batch_independence.hlo import SIZES
 from tfaot.export.batch_independence.walk import mixed_results
 from tfaot.graph import lowering
 from tfaot.graph.names import tensor_name
-
-ATTRIBUTE = "rows_independent = True"
 
 
 def check(
@@ -58,11 +56,15 @@ def check(
     raise TfaotError(
         f"{what}: the rules can't show that {entry.name} computes each row of a batch independently",
         details=f"{first.op} {_located(first.node, sources)}{first.why}",
-        exists=f"batch_sizes = {list(entry.batch_sizes)}: a batch runs in parts, with padding; that op affects "
+        exists=f"{caller.setting('batch_sizes', entry.batch_sizes)}: a batch runs in parts, with padding; that op affects "
         + listed(decided),
         do="compute each row independently, with batch norm in inference mode and no sums over the batch; or remove "
-        f"batch_sizes; or, if no row affects another row's results, declare it: {ATTRIBUTE}",
+        f"{caller.option('batch_sizes')}; or, if no row affects another row's results, declare it: {_declared()}",
     )
+
+
+def _declared() -> str:
+    return caller.setting("rows_independent", True)
 
 
 def _lowered(
@@ -92,8 +94,9 @@ def _lowered(
         raise TfaotError(
             f"{what}: the rules can't analyze {entry.name} for batches",
             details=str(error).partition("\nStack trace")[0],
-            exists=f"batch_sizes = {list(entry.batch_sizes)}; the compiler accepts the model only for other sizes, or not at all",
-            do=f"fix what it names; or, if no row affects another row's results, declare it: {ATTRIBUTE}",
+            exists=f"{caller.setting('batch_sizes', entry.batch_sizes)}; "
+            "the compiler accepts the model only for other sizes, or not at all",
+            do=f"fix what it names; or, if no row affects another row's results, declare it: {_declared()}",
         ) from None
     return modules
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.graph.edits import Scope, become
 from tfaot.graph.handles import Rewrite
@@ -42,7 +43,7 @@ def chosen(
     """
     if patterns is None:
         return frozenset(names) - frozenset(written) if default_frozen else frozenset()
-    asked = "frozen = [" + ", ".join(f'"{pattern}"' for pattern in patterns) + "]"
+    asked = caller.setting("frozen", patterns)
     taken: dict[str, None] = {}  # an ordered set, in the variables' order
     for pattern in patterns:
         glob = pattern.removeprefix("!")
@@ -60,7 +61,8 @@ def chosen(
             raise TfaotError(
                 f'{asked}: "{pattern}" excludes {listed(matching)}, which no earlier pattern selected',
                 exists=f"earlier patterns select {listed(list(taken))}",
-                do='first list what to freeze: ["*", "!head/*"] means all variables except those that "head/*" matches',
+                do="first list what to freeze; all variables except those of the head are "
+                + caller.setting("frozen", ["*", "!head/*"]),
             )
         taken = {name: None for name in taken if name not in matching}
     if refused := [name for name in taken if name in written]:
@@ -103,7 +105,8 @@ def freeze(
             f"freezing {len(names)} variable(s) makes {size:,} bytes of constants, which exceeds a GraphDef's limit",
             exists=f"{LIMIT:,} bytes at most; the largest are "
             + listed([f"{name} ({values[name].nbytes:,})" for name in largest], limit=3),
-            do="freeze fewer: frozen = [] keeps all variables in a file beside the code, and a pattern freezes only some",
+            do=f"freeze fewer: {caller.setting('frozen', [])} keeps all variables in a file beside the code, and "
+            "a pattern freezes only some",
         )
     result, refused = freezing.apply(graph)
     if refused:

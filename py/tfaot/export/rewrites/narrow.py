@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import TOLERANCE, WEIGHT_DTYPES
 from tfaot.graph.attributes import literal
@@ -65,14 +66,14 @@ def wanted(dtype: str, tolerance: str) -> Wanted | None:
     if not dtype:
         if tolerance:
             raise TfaotError(
-                f'weights = {{"tolerance": "{tolerance}"}} without a dtype',
+                caller.setting("weights", {"tolerance": tolerance}) + " without a dtype",
                 exists="weights in float32, which have no tolerance of their own",
                 do="remove the tolerance, or add a dtype: " + listed(list(WEIGHT_DTYPES)),
             )
         return None
     if dtype not in WEIGHT_DTYPES:
         raise TfaotError(
-            f'weights = {{"dtype": "{dtype}"}}: weights can\'t be stored in this dtype',
+            caller.setting("weights", {"dtype": dtype}) + ": weights can't be stored in this dtype",
             exists=listed(list(WEIGHT_DTYPES)),
             do="use one of these, or remove the dtype, which keeps float32",
         )
@@ -82,7 +83,8 @@ def wanted(dtype: str, tolerance: str) -> Wanted | None:
         number = math.nan
     if not 0 < number < math.inf:
         raise TfaotError(
-            f'weights = {{"dtype": "{dtype}", "tolerance": "{tolerance}"}}: the tolerance isn\'t a positive number',
+            caller.setting("weights", {"dtype": dtype, "tolerance": tolerance})
+            + ": the tolerance isn't a positive number",
             do='write the largest difference that you accept, relative to an output\'s largest value: "0.02" is 2 %',
         )
     return Wanted(dtype, number)
@@ -189,11 +191,11 @@ def _none(
     reasons = [f"{use.shared_name} ({'the model writes it' if use.written else 'not frozen'})" for use in large]
     frozen = any(not use.written for use in large)
     return TfaotError(
-        f'{what}: weights = {{"dtype": "{dtype}"}}, but no weight qualifies',
+        f"{what}: {caller.setting('weights', {'dtype': dtype})}, but no weight qualifies",
         exists=listed([*reasons, *refused])
         if reasons or refused
         else f"no float32 matrix of {SMALLEST} values or more",
-        do=('freeze weights, frozen = ["*"]' if frozen else "remove the dtype")
+        do=("freeze weights, " + caller.setting("frozen", ["*"]) if frozen else "remove the dtype")
         + f"; a weight qualifies if it is frozen, has at least {SMALLEST} values, and only matrix products read it",
     )
 

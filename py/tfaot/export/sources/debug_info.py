@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_debug_info_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/")
@@ -35,7 +36,8 @@ def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
         raise TfaotError(
             f"{path} isn't a GraphDebugInfo",
             details=str(error),
-            do="use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove debug_info",
+            do="use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove "
+            + caller.option("debug_info"),
         ) from None
     return info
 
@@ -46,7 +48,7 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
     Among the stack frames of a node, the innermost one outside installed packages counts. Files below the working directory
     have relative paths. TensorFlow has written the frames of `traces` in both orders, so for those, both ends are shown.
     """
-    files = [_shown(file) for file in info.files]
+    files = [shown(file) for file in info.files]
 
     def places_of(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> list[str]:
         return [
@@ -78,7 +80,8 @@ def _node(key: str) -> str:
     return f"{function}/{node}" if function else node
 
 
-def _shown(file: str) -> str:
+def shown(file: str) -> str:
+    """Returns a file's path as errors show it, or nothing if it isn't user code."""
     if file.startswith("<") or any(part in file for part in _PACKAGES):
         return ""
     root = os.getcwd() + os.sep

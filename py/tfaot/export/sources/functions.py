@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.core import knowledge
+from tfaot.core import caller, knowledge
 from tfaot.core.errors import TfaotError
 from tfaot.export.rewrites.freeze import LIMIT
 from tfaot.export.sources import tables
@@ -219,7 +219,7 @@ def _bind_captures(
         raise TfaotError(
             f"{name}: the function captures {size:,} bytes of constants, which exceeds a GraphDef's limit",
             exists=f"{LIMIT:,} bytes at most",
-            do="keep large values in variables, and feed these with frozen = []",
+            do=f"keep large values in variables, and feed these with {caller.setting('frozen', [])}",
         )
     for tensor, value in zip(inside, captured, strict=True):
         node = nodes[tensor.op.name]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tfaot.core import safetensors
+from tfaot.core import caller, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.functions import Leaf, leaves_of
 from tfaot.export.sources.user_code import MODULE, UserCode
@@ -116,7 +116,7 @@ def _file(path: str) -> UserCode:
         sys.modules[MODULE] = own
     if not callable(getattr(user.module, "golden_fn", None)):
         raise TfaotError(
-            f"{path} is the target's golden_inputs, and defines no golden_fn(step, rng)",
+            f"{path} is {caller.the('golden_inputs')}, and defines no golden_fn(step, rng)",
             exists=listed(sorted(name for name in vars(user.module) if not name.startswith("_"))),
             do="define golden_fn(step, rng) in it: it returns a dict from inputs to arrays",
         )
@@ -132,7 +132,7 @@ class _Arrays:
         unknown = [key for key in self._arrays if key not in labels and _split(key)[1] not in labels]
         if unknown:
             raise TfaotError(
-                f"{path}: {len(unknown)} array(s) of the target's golden_inputs aren't named as inputs: {listed(unknown)}",
+                f"{path}: {len(unknown)} array(s) of {caller.the('golden_inputs')} aren't named as inputs: {listed(unknown)}",
                 exists="the inputs are " + listed(sorted(labels)),
                 do="name each array as its input, for all steps, or stepN/INPUT, for one",
             )
@@ -147,7 +147,7 @@ class _Arrays:
             return None
         if missing:
             raise TfaotError(
-                f"{self._path}: the target's golden_inputs lack {listed(missing)} in step {step}, which runs {entry_point}",
+                f"{self._path}: {caller.the('golden_inputs')} lack {listed(missing)} in step {step}, which runs {entry_point}",
                 exists=listed(sorted(set(found) - set(missing))),
                 do=f"add an array {missing[0]}, or step{step}/{missing[0]}; a step of which the file has no array gets random ones",
             )
@@ -157,9 +157,9 @@ class _Arrays:
         """Checks that all arrays are used."""
         if late := [key for key in self._arrays if int(_split(key)[0] or 0) >= count]:
             raise TfaotError(
-                f"{self._path}: the target's golden_inputs have arrays for steps that nothing verifies: {listed(late)}",
+                f"{self._path}: {caller.the('golden_inputs')} have arrays for steps that nothing verifies: {listed(late)}",
                 exists=f"{count} step(s), from step0 to step{count - 1}",
-                do="raise golden_steps, or remove these arrays",
+                do=f"raise {caller.option('golden_steps')}, or remove these arrays",
             )
 
 
@@ -182,7 +182,7 @@ def _read(path: str) -> Mapping[str, Array]:
             return {name: arrays[name] for name in arrays.files}
     except (AttributeError, OSError, ValueError, zipfile.BadZipFile) as error:
         raise TfaotError(
-            f"{path} is the target's golden_inputs, and can't be read: {error}",
+            f"{path} is {caller.the('golden_inputs')}, and can't be read: {error}",
             exists="something other than arrays of NumPy",
             do='write it with numpy.savez(path, **{"step0/x": array}), without arrays of objects, or as a safetensors file',
         ) from None

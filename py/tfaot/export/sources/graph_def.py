@@ -13,6 +13,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2
 from tensorflow.python.framework import dtypes, op_def_registry
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import user_config
@@ -74,7 +75,7 @@ class GraphDefSource:
         if self._config is not None and (inputs or outputs):
             raise TfaotError(
                 f"{path}: the config and the lists both specify inputs and outputs",
-                exists=f"{config}, and inputs = {list(inputs)}, outputs = {list(outputs)}",
+                exists=f"{config}, and {caller.setting('inputs', inputs)}, {caller.setting('outputs', outputs)}",
                 do="remove the config or the lists",
             )
         self._feeds, self._fetches = (
@@ -84,8 +85,8 @@ class GraphDefSource:
         self._saver = own_saver if saver is None else _read(saver, saver_pb2.SaverDef, "SaverDef")
         if saver is not None and checkpoint is None:
             raise TfaotError(
-                f"{path}: the target has a saver but no checkpoint",
-                do="add the checkpoint that it wrote (checkpoint = …), or remove the saver",
+                f"{path}: {caller.option('saver')} without {caller.option('checkpoint')}",
+                do=f"name the checkpoint that it wrote in {caller.the('checkpoint')}, or remove {caller.option('saver')}",
             )
         self._sources = {} if debug_info is None else debug.sources(debug.read(debug_info))
 
@@ -113,7 +114,7 @@ class GraphDefSource:
             raise TfaotError(
                 f"{self._path} has no entry point {entry_point!r}",
                 exists="a graph has a single entry point, from its inputs to its outputs",
-                do="remove entry_points, or save the model as a SavedModel with a signature for each",
+                do=f"remove {caller.option('entry_points')}, or save the model as a SavedModel with a signature for each",
             )
         return function_of_graph(
             self._graph,
@@ -134,7 +135,8 @@ class GraphDefSource:
                 raise TfaotError(
                     f"{self._path}: the graph has {len(missing)} variable(s) without values",
                     exists=listed(missing),
-                    do='add the checkpoint from its training: checkpoint = "model.ckpt.index"'
+                    do="add the checkpoint from its training: "
+                    + caller.setting("checkpoint", "model.ckpt.index")
                     + (
                         ""
                         if self._config is None
@@ -146,7 +148,8 @@ class GraphDefSource:
         wanted = wanted_of(self._graph, self._variables, names, self._saver, what=self._path)
         return Checkpoint(self._checkpoint, what=self._path).values(
             wanted,
-            do="use the checkpoint of this exact graph; if it was saved under other names, also add its saver: saver = …",
+            do="use the checkpoint of this exact graph; if it was saved under other names, also name its SaverDef in "
+            + caller.option("saver"),
         )
 
     def golden(
@@ -181,7 +184,7 @@ class GraphDefSource:
                 exists=f"another node consumes every tensor; the last ones are {listed(results[:-6:-1])}"
                 if results
                 else "no node computes a tensor",
-                do='name them: outputs = ["…"]',
+                do="name them: " + caller.setting("outputs", ["NODE"]),
             )
         if not inputs:
             needed = self._needed_by(outputs)

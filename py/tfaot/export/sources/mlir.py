@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-STRING = r'"(?:[^"\\]|\\.)*"'
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 """A string, in which a bracket or a comma means nothing."""
 VALUE = r"%[\w$.-]+"
 """A value's name."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources import python_file
 
@@ -27,8 +28,8 @@ class Model:
     saved_model_tags: tuple[str, ...] = ("serve",)
     graph: str | None = None
     """A GraphDef, `.pb` or `.pbtxt`."""
-    graph_config: str | None = None
-    """A complete, handwritten tf2xla config for `graph`."""
+    config: str | None = None
+    """A handwritten tf2xla config: for `graph`, a complete one; else a partial one, to merge into the inferred ones."""
     inputs: tuple[str, ...] = ()
     """Feeds of `graph`, `node` or `node:port`, if there is no config."""
     outputs: tuple[str, ...] = ()
@@ -74,9 +75,9 @@ class Model:
         """
         if self.golden_inputs is not None and not os.path.exists(self.golden_inputs):
             raise TfaotError(
-                f"golden_inputs = {self.golden_inputs!r}", exists="nothing at this path", do="check the path"
+                caller.setting("golden_inputs", self.golden_inputs), exists="nothing at this path", do="check the path"
             )
-        files = (self.path, self.graph_config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
+        files = (self.path, self.config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
         for path in filter(None, files):
             if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
                 raise TfaotError(
@@ -106,7 +107,7 @@ class Model:
 
             return GraphDefSource(
                 self.graph,
-                config=self.graph_config,
+                config=self.config,
                 inputs=self.inputs,
                 outputs=self.outputs,
                 checkpoint=self.checkpoint,

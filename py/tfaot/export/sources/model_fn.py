@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config
 from tfaot.export.sources.functions import sources_of
@@ -67,7 +68,7 @@ class ModelFnSource:
             raise TfaotError(
                 f"{path} has no entry point {entry_point!r}",
                 exists=f"it defines {ENTRY_POINT}, which is its only entry point",
-                do="remove entry_points, or write the model as a tf.Module with a method for each",
+                do=f"remove {caller.option('entry_points')}, or write the model as a tf.Module with a method for each",
             )
         with self._graph.as_default(), xla_context():
             self._given = user.run("input_fn()", self._input_fn)

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from tfaot.core import dtypes
+from tfaot.core import caller, dtypes
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import golden_inputs
 from tfaot.export.sources.functions import VariableNames, check_dense, function_of, leaves_of
@@ -95,9 +95,10 @@ class PythonSource:
         if concrete is called and named:
             takes = [f"{edge.label} {dtypes.BY_ENUM[edge.dtype].name}{shown(edge.shape)}" for edge in function.inputs]
             raise TfaotError(
-                f"{path}: signature names {listed(named)} of {entry_point}, which is a ConcreteFunction",
+                f"{path}: {caller.option('signature')} names {listed(named)} of {entry_point}, which is a ConcreteFunction",
                 exists=listed(takes),
-                do="remove signature, because the function is already traced; use dims to fix dimensions that it leaves open",
+                do=f"remove {caller.option('signature')}, because the function is already traced; use "
+                f"{caller.option('dims')} to fix dimensions that it leaves open",
             )
         # A function that was traced before can leave dimensions open.
         return dataclasses.replace(function, inputs=dims.fix(path, function.inputs))
@@ -149,7 +150,7 @@ class PythonSource:
             if entry_point != _CALL or root is not None
             else f"{self._user.path} defines neither model_fn(features, labels) nor model",
             exists=listed(self.entry_points),
-            do="name one of these in the target's entry_points, or define model: a function, a tf.function, "
+            do=f"name one of these in {caller.the('entry_points')}, or define model: a function, a tf.function, "
             "a tf.Module, a Keras model, or a function without parameters that returns one",
         )
 
@@ -198,7 +199,7 @@ class PythonSource:
             raise TfaotError(
                 f"{self._user.path}: the inputs of {entry_point} aren't specified",
                 exists=asked + (f", and a signature of {listed(list(self._signature))}" if self._signature else ""),
-                do='set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() '
+                do=f"set its input_signature, or {caller.its('signature', {'x': 'float32[64, 3]'})}, or define an input_fn() "
                 "that returns a tf.TensorSpec for each parameter",
             )
         nest = tf.nest.map_structure(_as_spec, self._user.call_with("input_fn", [], entry_point))

@@ -11,6 +11,7 @@ from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model import constants, loader_impl, signature_constants
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import debug_info as debug
 from tfaot.export.sources.checkpoint import Checkpoint
@@ -84,7 +85,7 @@ class SavedModelSource:
         raise TfaotError(
             f"{self._folder}: the SavedModel has no default function",
             exists=f"it has no signature {_DEFAULT}; it has {listed(self.entry_points)}",
-            do=f'name the functions for the class: entry_points = ["{names[0]}"]'
+            do="name the functions for the class: " + caller.setting("entry_points", [names[0]])
             if names
             else "save the model with a signature: tf.saved_model.save(model, folder, signatures=…)",
         )
@@ -108,7 +109,8 @@ def _read(folder: str) -> saved_model_pb2.SavedModel:
     if not os.path.isdir(folder):
         raise TfaotError(
             f"{folder} isn't a folder, so it isn't a SavedModel",
-            do="use the folder that contains saved_model.pb: a filegroup of its files, or the target that makes it",
+            do="use the folder that contains saved_model.pb"
+            + (": a filegroup of its files, or the target that makes it" if caller.in_bazel() else ""),
         )
     names = sorted(os.listdir(folder))
     if not any(name.startswith("saved_model.") for name in names):
@@ -139,7 +141,7 @@ def _with_tags(
     raise TfaotError(
         f"{folder} contains no graph with the tags {list(tags)}",
         exists=listed([str(list(graph.meta_info_def.tags)) for graph in graphs]),
-        do="list all of a graph's tags in the target: saved_model_tags = [...]",
+        do="list all of a graph's tags: " + caller.setting("saved_model_tags", ["TAG", "TAG"]),
     )
 
 
@@ -171,7 +173,7 @@ class _SavedGraph:
             raise TfaotError(
                 f"{self._folder} has no signature {entry_point!r}",
                 exists=listed(self.signatures),
-                do="name one of these in the target's entry_points",
+                do=f"name one of these in {caller.the('entry_points')}",
             )
         what = f"{self._folder}, {entry_point}"
         # In TensorFlow 1, these are maps, so they have no order.

@@ -17,6 +17,7 @@ from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, typ
 from tensorflow.core.protobuf import meta_graph_pb2, saved_object_graph_pb2
 from tensorflow.python.saved_model import constants, nested_structure_coder, signature_constants
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import tables
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
@@ -233,7 +234,7 @@ class SavedObjects:
             raise TfaotError(
                 f"{self._folder} has no signature or function {entry_point!r}",
                 exists=listed(list(dict.fromkeys([*self.signatures, *self.functions]))),
-                do="name one of these in the target's entry_points; functions of a part are named part.function",
+                do=f"name one of these in {caller.the('entry_points')}; functions of a part are named part.function",
             )
         variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
         if index:
@@ -245,7 +246,7 @@ class SavedObjects:
             raise TfaotError(
                 f"{self._folder}: {path} was traced {len(all_variants)} times, so {entry_point!r} is ambiguous",
                 exists="; ".join(f"{path}[{number}]({variant.takes})" for number, variant in enumerate(all_variants)),
-                do=f'name one of these, for example entry_points = ["{path}[0]"]',
+                do="name one of these, for example " + caller.setting("entry_points", [f"{path}[0]"]),
             )
         return variants[0]
 

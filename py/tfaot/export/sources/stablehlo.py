@@ -18,9 +18,9 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_library, op_def_registry
 
-from tfaot.core import packed
+from tfaot.core import caller, packed
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources import mlir
+from tfaot.export.sources import locations, mlir
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.traced import Array, Dims, Edge, Function
 from tfaot.graph import lowering
@@ -31,6 +31,8 @@ ENTRY_POINT = "main"
 """The function that a program starts at."""
 
 _ARTIFACT = re.compile(rb"ML\xefR.StableHLO_v([\d.]+)\0", re.DOTALL)
+_SHARDY = re.compile(rb", sdy\.sharding_rule = #sdy\.op_sharding_rule<(?:->|[^>-])*>")
+"""In a text, the attributes of Shardy that JAX gives calls of LAPACK, and that TensorFlow doesn't know."""
 _PREFIX = "tfaot_kept_"
 """The names of functions that stand for operations that aren't converted."""
 _WRAPPED = "_wrapped_jax_export_main"
@@ -85,13 +87,13 @@ class StablehloSource:
             raise TfaotError(
                 f"{self._path} has no entry point {entry_point!r}",
                 exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
-                do="remove entry_points, and use a target for each program",
+                do=f"remove {caller.option('entry_points')}, and compile each program by itself",
             )
         if dims.batched:
             raise TfaotError(
-                f"{self._path}: batch_sizes with StableHLO",
+                f"{self._path}: {caller.option('batch_sizes')} with StableHLO",
                 exists="a program for one size, whose constants depend on it",
-                do="remove batch_sizes, and fix the batch with dims or in the export",
+                do=f"remove {caller.option('batch_sizes')}, and fix the batch with {caller.option('dims')} or in the export",
             )
         edges = dims.fix(self._path, self._signature.edges)
         text = self._text
@@ -99,7 +101,7 @@ class StablehloSource:
             text = self._refined(edges)
         try:
             converted = _converted(text, what=self._path)
-            return _graph(converted, edges, self._signature.labels, name=entry_point, what=self._path)
+            return _graph(converted, edges, self._signature.labels, name=entry_point)
         except MlirError as error:
             raise TfaotError(
                 f"{self._path}: TensorFlow can't convert this program",
@@ -128,14 +130,15 @@ class StablehloSource:
                     if "sdy" in str(error):
                         raise
                     raise self._unreadable(error, artifact[1].decode()) from None
-            return mlir.run(data, "symbol-dce", locations=True)
+            return mlir.run(_SHARDY.sub(b"", data), "symbol-dce", locations=True)
         except MlirError as error:
-            if '"sdy"' in str(error) or "'sdy'" in str(error):
+            if "sdy" in str(error):
                 raise TfaotError(
-                    f"{self._path} calls functions of another library, such as LAPACK",
+                    f"{self._path} has operations or attributes of Shardy, which TensorFlow doesn't know",
                     details=str(error),
-                    exists="in JAX's programs for CPUs, these calls have attributes of Shardy, which TensorFlow doesn't know",
-                    do=_OWN_CODE,
+                    exists="JAX writes them for inputs that are keys of random numbers, and for calls of LAPACK",
+                    do='export after jax.config.update("jax_use_shardy_partitioner", False), and as text, exported.mlir_module(), '
+                    "whose errors name the lines of such calls",
                 ) from None
             raise TfaotError(
                 f"{self._path} isn't StableHLO that TensorFlow {tf.__version__} can read",
@@ -161,7 +164,7 @@ class StablehloSource:
             )
         except Exception as error:  # its types say nothing, so use its text
             raise TfaotError(
-                f"{self._path}: XLA refuses the program with these dims",
+                f"{self._path}: XLA refuses the program with these sizes",
                 details="\n".join(line[:300] for line in str(error).splitlines()[:8]),
                 do="use sizes that the export allows",
             ) from None
@@ -188,12 +191,12 @@ class StablehloSource:
                 exists=listed(list(signatures)),
                 do="call the function that the program starts at main",
             )
-        locations = _locations(lines)
-        names = [_named(argument.location, locations) for argument in main.arguments]
+        named = locations.aliases(lines)
+        names = [_named(argument.location, named) for argument in main.arguments]
         if (inner := signatures.get(_WRAPPED)) and not any(names):
             own = [argument for argument in inner.arguments if "jax.global_constant" not in argument.attributes]
             if len(own) == len(names):
-                names = [_named(argument.location, locations) for argument in own]
+                names = [_named(argument.location, named) for argument in own]
         return _Main.of(main, names, self._path)
 
 
@@ -241,17 +244,11 @@ def _dtype(type_: Type, path: str) -> int:
     return int(tf.as_dtype(dtype).as_datatype_enum)
 
 
-def _locations(lines: Sequence[str]) -> dict[str, str]:
-    """Returns the locations that a module names, `#loc1` to its text."""
-    found = (re.match(r"(#loc\d*) = (loc\(.*\))$", line) for line in lines)
-    return {match[1]: match[2] for match in found if match}
-
-
-def _named(location: str, locations: Mapping[str, str]) -> str:
+def _named(location: str, named: Mapping[str, str]) -> str:
     """Returns the name in a location, or nothing if it has none."""
     location = location.strip()
     if alias := re.fullmatch(r"loc\((#loc\d*)\)", location):
-        location = locations.get(alias[1], "")
+        location = named.get(alias[1], "")
     match = re.match(rf"loc\(({mlir.STRING})(?![:\w])", location)
     return _unquoted(match[1]) if match else ""
 
@@ -300,7 +297,7 @@ class _Kept:
         sizes = [type_.size for type_ in self.operands]
         if operation == "convolution":
             return sizes[1] // min(size or 1 for size in self.operands[1].shape)
-        if operation in ("cholesky", "dot_general", "fft", "triangular_solve"):
+        if operation in ("cholesky", "dot_general", "triangular_solve"):
             return max(size or 1 for size in self.operands[0].shape)
         if not re.search(r"stablehlo\.(add|multiply)\b", text):
             return 0
@@ -340,7 +337,9 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 class _Converted:
     """A program in TensorFlow's ops."""
 
-    text: str
+    lines: Sequence[str]
+    places: Sequence[str]
+    """The line of user code for each of these: `file:line`, or nothing."""
     kept: Mapping[str, _Kept]
     """The operations that stay as they are, by the functions that the text calls instead."""
 
@@ -352,8 +351,10 @@ def _converted(text: str, *, what: str) -> _Converted:
       MlirError: MLIR refuses it.
     """
     # Without locations, each operation's is the line that it is on.
-    lines = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce").splitlines()
-    _check_calls(lines, what)
+    whole = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce", locations=True)
+    lines, ends = locations.split(whole)
+    places = locations.places(whole, ends, what)
+    _check_calls(lines, places, what)
     kept: dict[int, _Kept] = {}
     types = _types(lines)
     for number, line in enumerate(lines):
@@ -372,9 +373,18 @@ def _converted(text: str, *, what: str) -> _Converted:
             break
         kept |= {number: _keep(lines, number, types) for number in sorted(more)}
     done = mlir.run(
-        source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce"
+        source.text,
+        "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce",
+        locations=True,
     )
-    return _Converted(done, {f"{_PREFIX}{number}": each for number, each in kept.items()})
+    named = locations.aliases(done.splitlines())
+    bare, made = locations.split(done)
+    starts = [_line(location, named) for location in made]
+    return _Converted(
+        bare,
+        ["" if start is None or source.line(start) < 0 else places[source.line(start)] for start in starts],
+        {f"{_PREFIX}{number}": each for number, each in kept.items()},
+    )
 
 
 _COMPOSITE = re.compile(
@@ -391,17 +401,19 @@ def _decomposed(text: str) -> str:
 _CALL = re.compile(rf"stablehlo\.custom_call @({mlir.STRING}|[\w$.-]+)\(")
 
 
-def _check_calls(lines: Sequence[str], what: str) -> None:
+def _check_calls(lines: Sequence[str], places: Sequence[str], what: str) -> None:
     """Checks that a program needs no code but its own.
 
     Raises:
       TfaotError: it calls functions of a library.
     """
-    targets = {match[1].strip('"') for line in lines if (match := _CALL.search(line))}
-    if targets - _HINTS:
+    matches = ((_CALL.search(line), place) for line, place in zip(lines, places, strict=True))
+    calls = [(match[1].strip('"'), place) for match, place in matches if match]
+    strange = {target + (f" at {place}" if place else "") for target, place in calls if target not in _HINTS}
+    if strange:
         raise TfaotError(
             f"{what} calls functions that aren't part of it",
-            exists=listed(sorted(targets - _HINTS)),
+            exists=listed(sorted(strange)),
             do=_OWN_CODE,
         )
 
@@ -502,7 +514,7 @@ _CONSTANTS = frozenset({"mhlo.constant", "stablehlo.constant", "arith.constant",
 def _foreign(text: str) -> set[int]:
     """Returns the lines, in the text that was converted, of the operations that TensorFlow doesn't have or can't run."""
     lines = text.splitlines()
-    locations = _locations(lines)
+    named = locations.aliases(lines)
     found: set[int] = set()
     number = 0
     while number < len(lines):
@@ -514,18 +526,25 @@ def _foreign(text: str) -> set[int]:
         if match["operation"].startswith("tf.") and match["operation"] not in _WRONG and _runs(each):
             number += 1
             continue
-        found.add(_place(each, locations))
+        found.add(_place(each, named))
         number += len(each.text.splitlines())
     return found
 
 
-def _place(each: Statement, locations: Mapping[str, str]) -> int:
+def _place(each: Statement, named: Mapping[str, str]) -> int:
     """Returns the line that an operation was on before it was converted."""
-    location = re.search(r"loc\((#loc\d*|.*)\)$", each.text)
-    place = locations.get(location[1], location[0]) if location else ""
-    if at := re.search(r'"[^"]*":(\d+):\d+', place):
-        return int(at[1]) - 1
+    number = _line(each.text, named)
+    if number is not None:
+        return number
     raise MlirError(f"error: {each.operation} isn't converted, and its place is unknown")
+
+
+def _line(text: str, named: Mapping[str, str]) -> int | None:
+    """Returns the line that text at the end of an operation gives as its location, from 0."""
+    location = re.search(r"loc\((#loc\d*|.*)\)$", text)
+    place = named.get(location[1], location[0]) if location else ""
+    at = re.search(r'"[^"]*":(\d+):\d+', place)
+    return int(at[1]) - 1 if at else None
 
 
 def _runs(each: Statement) -> bool:
@@ -545,12 +564,12 @@ def _runs(each: Statement) -> bool:
     return runs_on_cpu(definition.name, tuple(types.items()))
 
 
-def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], *, name: str, what: str) -> Function:
+def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], *, name: str) -> Function:
     """Builds the graph of a converted program."""
-    lines = converted.text.splitlines()
+    lines = converted.lines
     starts = {s.name: (s, number) for number, s in enumerate(map(Signature.of, lines)) if s is not None}
     with tf.Graph().as_default() as graph:
-        builder = _Builder(lines, starts, converted.kept, what)
+        builder = _Builder(converted, starts)
         inputs = [
             tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
             for edge in edges
@@ -560,6 +579,7 @@ def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], 
     return Function(
         name=name,
         graph=graph.as_graph_def(),
+        sources=builder.sources(),
         inputs=tuple(edges),
         outputs=tuple(
             Edge(value.name, label, value.dtype.as_datatype_enum, tuple(value.shape.as_list()))
@@ -571,14 +591,18 @@ def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], 
 class _Builder:
     """Makes nodes of the operations in a converted program."""
 
-    def __init__(
-        self, lines: Sequence[str], starts: Mapping[str, tuple[Signature, int]], kept: Mapping[str, _Kept], what: str
-    ) -> None:
-        self._lines = lines
+    def __init__(self, program: _Converted, starts: Mapping[str, tuple[Signature, int]]) -> None:
+        self._lines = program.lines
+        self._places = program.places
         self._starts = starts
-        self._kept = kept
-        self._what = what
+        self._kept = program.kept
         self._functions: dict[str, Any] = {}
+        self._made: list[tuple[Any, str, str]] = []  # graph, node, place
+
+    def sources(self) -> dict[str, str]:
+        """Returns the line of user code by node, `function/node` inside functions."""
+        functions = {id(made.graph): made.name.decode() + "/" for made in self._functions.values()}
+        return {functions.get(id(graph), "") + node: place for graph, node, place in self._made}
 
     def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
         """Adds the nodes of a function to the current graph. Returns its results."""
@@ -591,7 +615,14 @@ class _Builder:
             operands = [values[value] for value in _given(each)]
             if each.operation == "return":
                 return operands
-            values |= zip(each.results, self._nodes(each, operands), strict=True)
+            place = self._places[number]
+            try:
+                made = self._nodes(each, operands)
+            except MlirError as error:
+                raise MlirError(str(error) + (f", at {place}" if place and ", at " not in str(error) else "")) from None
+            values |= zip(each.results, made, strict=True)
+            taken = {id(value) for value in operands}
+            self._made += ((v.graph, v.op.name, place) for v in made if place and id(v) not in taken)
         raise AssertionError(f"{name} has no end")
 
     def _nodes(self, each: Statement, operands: Sequence[Any]) -> list[Any]:
@@ -668,10 +699,23 @@ class _Builder:
     def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
         """Adds a node with an operation that stays as it is."""
         name = kept.statement.operation.rpartition(".")[2]
+        if name == "fft":
+            return [_fourier(kept.statement.text, operands[0])]
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
         return results
+
+
+def _fourier(text: str, operand: Any) -> Any:
+    """Returns a Fourier transform in TensorFlow's own op."""
+    kind = re.search(r"\b(I?R?FFT)\b", text)
+    length = re.search(r"(?:length = \[|array<i64: )([\d, ]+)", text)
+    assert kind and length, text
+    sizes = [int(size) for size in length[1].split(",")]
+    suffix = ("", "2d", "3d")[len(sizes) - 1]
+    transform = getattr(tf.signal, kind[1].lower() + suffix)
+    return transform(operand, sizes) if "R" in kind[1] else transform(operand)
 
 
 def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:

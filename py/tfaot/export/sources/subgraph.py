@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.core import refusals
+from tfaot.core import caller, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import tables
 from tfaot.export.sources.ref_variables import to_resources
@@ -221,7 +221,7 @@ def imported(graph: graph_pb2.GraphDef, what: str, sources: Mapping[str, str] | 
             f"{what}: TensorFlow {tf.__version__} rejects this graph",
             details="\n".join([str(error), *refusals.mentioned(str(error), sources or {})]),
             do="fix the node that it names; if it doesn't know an op, remove it from what the outputs need; "
-            "if shapes don't fit, check dims or the config",
+            f"if shapes don't fit, check {caller.option('dims')} or the config",
         ) from None
     return result
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfaot
-from tfaot.core import isolate
+from tfaot.core import caller, isolate
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import replicas
 
@@ -194,9 +194,10 @@ def _to_do(error: BaseException, place: str) -> str:
         )
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
-        return f"add the library that provides {name} to the target's deps, or fix {place}"
+        what = f"the library that provides {name}" if caller.in_bazel() else f"the folder that contains {name}"
+        return f"add {what} to {caller.the('deps')}, or fix {place}"
     missing = isinstance(error, FileNotFoundError) or "No such file or directory" in str(error)
-    if missing and not isinstance(error, SyntaxError):
+    if missing and not isinstance(error, SyntaxError) and caller.in_bazel():
         return (
             f"add the file to the target's data, and open it by its path in the workspace, or fix {place}; "
             'a file that a rule generates is at importlib.resources.files("its.package") / "its_name"'

@@ -80,6 +80,26 @@ class PagesTest(unittest.TestCase):
                     self.assertEqual(made.fields, (starlark.Field("size", "int", "0", "Size."),))
                     self.assertEqual(macro.fields[1], starlark.Field("size", "int", "3", "the size"))
 
+    def test_described_elsewhere(self) -> None:
+        """Protects readers of the page and of the command's help: `as in` another macro is replaced with what that says."""
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "rules").mkdir()
+            public = Path(folder) / "rules/defs.bzl"
+            public.with_name("private.bzl").write_text(
+                _RULES % ('doc = "As in `macro`."', "size: (int) the size")
+                + _RULES.replace("macro", "other").replace("made", "as_in")
+                % ('doc = "As in `made`."', "size: (int) as in `none`"),
+                encoding="utf-8",
+            )
+            load = 'load(":private.bzl", _{0} = "{0}")\n{0} = _{0}\n'
+            public.write_text(load.format("macro") + load.format("made") + load.format("as_in"), encoding="utf-8")
+            tree = starlark.Tree(Path(folder))
+            found = {symbol.name: symbol.fields[-1].doc for symbol in tree.symbols("rules/defs.bzl")}
+            self.assertEqual({*found.values()}, {"the size"})
+            public.write_text(load.format("other"), encoding="utf-8")
+            with self.assertRaisesRegex(starlark.Undocumented, "none doesn't describe size"):
+                starlark.Tree(Path(folder)).symbols("rules/defs.bzl")
+
     def test_other_arguments(self) -> None:
         """Protects macros that pass on what they don't name: the page has all kinds of arguments, in their order."""
         with tempfile.TemporaryDirectory() as folder:

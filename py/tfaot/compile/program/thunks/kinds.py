@@ -77,6 +77,11 @@ class Thunk(abc.ABC):
         return "" if self.bodies else type(self).__name__.lower()
 
     @property
+    def operations(self) -> int | None:
+        """Its arithmetic, without that of the thunks in it. None if HLO says it, or nothing does."""
+        return None
+
+    @property
     def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
         """The sequences of thunks in it."""
         return ()
@@ -119,6 +124,15 @@ class _Result(Thunk):
         """Returns the result, and the rest as reads."""
         out, *reads = self.places
         return Uses(tuple(reads), (out,))
+
+
+class _Move(_Result):
+    """A thunk that copies values."""
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
 
 
 @dataclass(frozen=True)
@@ -239,6 +253,11 @@ class Dot(Thunk):
         """The sizes, in the order of rows."""
         return f"dot {self.batch}x{self.n}x{self.k}x{self.m}"
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without the epilogue."""
+        return 2 * self.batch * self.m * self.n * self.k
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the product of rows."""
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -294,6 +313,11 @@ class Convolution(Thunk):
         """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without the epilogue."""
+        return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the convolution."""
         pairs = (
@@ -342,6 +366,11 @@ class Sweep(_Formula):
     def title(self) -> str:
         """The number of values."""
         return f"sweep {self.count}"
+
+    @property
+    def operations(self) -> int:
+        """Those of the formula."""
+        return self.count * _arithmetic(self.formula.operations)
 
     def emit(self, program: Emitter) -> list[str]:
         """Applies the formula, which is a class of the program."""
@@ -404,6 +433,11 @@ class RowSweep(_Formula):
         """The numbers of rows and columns."""
         return f"row_sweep {self.rows}x{self.columns}"
 
+    @property
+    def operations(self) -> int:
+        """Those of the formula, as if each were for a value."""
+        return self.rows * self.columns * _arithmetic(self.formula.operations)
+
     def emit(self, program: Emitter) -> list[str]:
         """Applies the formula, which is a class of the program."""
         index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
@@ -434,6 +468,11 @@ class Softmax(_Result):
     def title(self) -> str:
         """The numbers of rows and columns."""
         return f"softmax {self.rows}x{self.columns}"
+
+    @property
+    def operations(self) -> int:
+        """A multiplication, a maximum, a subtraction, an exponential, a sum, and a division."""
+        return 6 * self.rows * self.columns
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the softmax."""
@@ -469,6 +508,11 @@ class ColumnSums(_Result):
         """The numbers of arrays, rows, and columns."""
         return f"column_reduction {self.arrays}x{self.rows}x{self.columns}"
 
+    @property
+    def operations(self) -> int:
+        """The additions."""
+        return self.arrays * self.rows * self.columns
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the sum."""
         sizes = ", ".join(map(str, (self.arrays, self.rows, self.columns, self.blocks, self.first, self.step)))
@@ -476,7 +520,7 @@ class ColumnSums(_Result):
 
 
 @dataclass(frozen=True)
-class RowCopies(_Result):
+class RowCopies(_Move):
     """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another.
 
     tfcompile's header has none. The pass `transposes` makes them from kernels.
@@ -553,6 +597,11 @@ class FilterGradient(_Result):
         """The sizes of the kernel."""
         return "filter_gradient {}x{}x{}x{}".format(*self.kernel_size, self.channels, self.filters)
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add."""
+        return 2 * self.batch * _area(self.output_size) * _area(self.kernel_size) * self.channels * self.filters
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the gradient, with the sizes of its convolution."""
         pairs = (self.input_size, self.kernel_size, self.output_size, self.stride, self.padding, (1, 1), (1, 1))
@@ -612,6 +661,11 @@ class DenseNet(Thunk):
         """The sizes of the layers."""
         return f"dense_net {self.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in self.layers)
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without biases and bounds."""
+        return sum(2 * layer.depth * layer.columns for layer in self.layers)
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls a template with the sizes of the layers."""
         program.needs |= {"bounds", "mlp_fusion"}
@@ -626,7 +680,7 @@ class DenseNet(Thunk):
 
 
 @dataclass(frozen=True)
-class Copy(_Result):
+class Copy(_Move):
     """A copy of bytes that don't overlap."""
 
     out: Slice
@@ -644,7 +698,7 @@ class Copy(_Result):
 
 
 @dataclass(frozen=True)
-class Pack(_Result):
+class Pack(_Move):
     """Packs a product's right side into the panels of `prepack`.
 
     tfcompile's header has none. The pass `pack_loops` puts them before loops.
@@ -972,6 +1026,12 @@ def _span(batch: int, step: int, apart: int, columns: int, values: int) -> int:
     if not batch * columns * values:
         return 0
     return step * (batch - 1) + (apart or values) * (columns - 1) + values
+
+
+def _arithmetic(operations: tuple[Operation, ...]) -> int:
+    """Returns the arithmetic of a formula for each value."""
+    reads = ("array", "column", "constant", "integer", "row", "scalar")
+    return sum(1 + ("_" in operation.opcode) for operation in operations if operation.opcode not in reads)
 
 
 def _area(size: tuple[int, int]) -> int:

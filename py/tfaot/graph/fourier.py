@@ -1,0 +1,141 @@
+"""Rewrites Fourier transforms for XLA: each becomes the mark of a call of the runtime (`tfaot.xla.marks`).
+
+A call transforms its rows in place. A row of real values is stored in the place of its transform's complex values, which are one
+or two values more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tensorflow.core.framework import node_def_pb2
+
+from tfaot.core.errors import TfaotError
+from tfaot.graph.attributes import Shape
+from tfaot.graph.ops import IDENTITIES
+from tfaot.graph.program import Program
+from tfaot.graph.splice import Target, operands, rewrite_nodes, splice
+from tfaot.xla import marks
+
+CALL = 1
+"""The first number of the mark. The others are the kind (`KINDS`), whether the transform is inverse, and the axes' lengths."""
+KINDS = ("Complex", "RealToComplex", "ComplexToReal")
+
+OP = re.compile(r"(I?)(R?)FFT(|2D|3D)")
+"""The ops: inverse, of real values, and the number of axes."""
+_RANKS = {"": 1, "2D": 2, "3D": 3}
+
+
+def for_xla(program: Program) -> int:
+    """Rewrites all transforms, also in functions, and returns how many there were.
+
+    Raises:
+      TfaotError: a transform's size isn't known.
+    """
+    orders: dict[str, Any] = {}
+
+    def rewrite(
+        target: Target,
+        node: node_def_pb2.NodeDef,
+        nodes: Mapping[str, node_def_pb2.NodeDef],
+        shape: Callable[[str], Shape],
+    ) -> None:
+        import tensorflow as tf
+
+        match = OP.fullmatch(node.op)
+        assert match
+        data, *lengths = operands(node)
+        sizes = shape(data)
+        constants = [_constant(nodes, name) for name in lengths]
+        if sizes is None or None in sizes or None in constants:
+            raise TfaotError(
+                f"{node.name}: {node.op} of a size that is known only at run time",
+                exists=f"an input of shape {list(sizes) if sizes is not None else 'of unknown rank'}",
+                do="give the model fixed sizes along the transform's axes, and a constant fft_length",
+            )
+        transform = _Transform.of(match, [size or 0 for size in sizes], constants)
+        dtype = node.attr["Treal" if transform.kind == "RealToComplex" else "Tcomplex"].type
+        specs = [tf.TensorSpec(sizes, dtype), *(tf.TensorSpec(None, tf.int32) for _ in lengths)]
+        splice(target, node, specs, lambda x, *_: transform.built(x, orders))
+
+    count = rewrite_nodes(program, OP.fullmatch, rewrite)
+    program.graph.library.function.extend(orders[name] for name in sorted(orders))
+    return count
+
+
+def _constant(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) -> list[int] | None:
+    import tensorflow as tf
+
+    node = nodes.get(tensor.partition(":")[0])
+    while node is not None and node.op in IDENTITIES:
+        node = nodes.get(node.input[0].partition(":")[0])
+    if node is None or node.op != "Const":
+        return None
+    return [int(value) for value in tf.make_ndarray(node.attr["value"].tensor).ravel()]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Transform:
+    """A transform along the last axes."""
+
+    kind: str
+    inverse: bool
+    lengths: tuple[int, ...]
+    """The number of values along each axis: of a real transform, those of its real side."""
+
+    @staticmethod
+    def of(match: re.Match[str], sizes: list[int], constants: list[list[int] | None]) -> _Transform:
+        """Reads an op, given its input's shape and the values of its other operands."""
+        inverse, real, suffix = match.groups()
+        lengths = tuple(constants[0] or ()) if constants else tuple(sizes[-_RANKS[suffix] :])
+        kind = KINDS[(2 if inverse else 1) if real else 0]
+        return _Transform(kind, bool(inverse), lengths)
+
+    def built(self, x: Any, orders: dict[str, Any]) -> Any:
+        """Returns the transform in terms of its input, and adds the orders of its marks to `orders`."""
+        import tensorflow as tf
+
+        x = self._sized(x)
+        row = self.lengths[-1] // 2 + 1
+        if self.kind == "RealToComplex":
+            x = tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, 2 * row - self.lengths[-1])])
+            pairs = tf.reshape(x, [*x.shape[:-1], row, 2])
+            x = tf.complex(pairs[..., 0], pairs[..., 1])
+        if 0 not in x.shape:
+            x = self._marked(x, orders)
+        if self.kind == "ComplexToReal":
+            pairs = tf.stack([tf.math.real(x), tf.math.imag(x)], -1)
+            x = tf.reshape(pairs, [*x.shape[:-1], 2 * row])[..., : self.lengths[-1]]
+        return x
+
+    def _sized(self, x: Any) -> Any:
+        """Cuts off or adds zeros, so that the axes have their lengths."""
+        import tensorflow as tf
+
+        wanted = [*x.shape[: -len(self.lengths)], *self.lengths]
+        if self.kind == "ComplexToReal":
+            wanted[-1] = self.lengths[-1] // 2 + 1
+        x = x[tuple(slice(0, size) for size in wanted)]
+        return tf.pad(x, [(0, size - has) for size, has in zip(wanted, x.shape, strict=True)])
+
+    def _marked(self, x: Any, orders: dict[str, Any]) -> Any:
+        import tensorflow as tf
+        from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+        sizes = [*x.shape]
+        axis = max(range(len(sizes)), key=lambda axis: (sizes[axis] > 1, axis))
+        numbers = (CALL, KINDS.index(self.kind), int(self.inverse), *self.lengths)
+        name = "_".join(["tfaot_fourier", x.dtype.name, *map(str, numbers[1:])])
+        if math.prod(sizes) == 1:
+            return tf.reshape(x, sizes)
+        if name not in orders:
+            with tf.init_scope():
+                orders[name] = marks.order(name, numbers, x.dtype)
+        # XLA sorts constants itself.
+        (x,) = gen_xla_ops.xla_optimization_barrier([x])
+        (result,) = gen_xla_ops.xla_variadic_sort([x], axis, comparator=name, is_stable=False)
+        return result

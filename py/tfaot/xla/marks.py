@@ -1,0 +1,74 @@
+"""Marks of calls that the runtime computes, in a form that passes through the compiler: sorts by an order that nobody wants.
+
+tfcompile refuses custom calls. XLA neither fuses a sort nor changes one by an order that it doesn't know. It runs a sort in
+place, on a buffer that nothing else needs afterwards. The order of a mark adds numbers and takes sines in turns: these numbers
+say what the call is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfaot.xla.module import Computation, Instruction, Module
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import function_pb2
+
+_FIRST = 8191.5
+"""The first number of each mark."""
+_BEYOND = 0.5
+"""What is added to each of the others, so that none is zero, which XLA wouldn't add."""
+
+
+def order(name: str, numbers: Sequence[int], dtype: Any) -> function_pb2.FunctionDef:
+    """Returns the order of a mark.
+
+    Args:
+      name: the function's name.
+      numbers: nonnegative integers below 2²³.
+      dtype: the `tf.DType` of what the call works on, real or complex.
+    """
+    import tensorflow as tf
+    from tensorflow.core.framework import function_pb2
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def before(left: Any, right: Any) -> Any:
+        value, other = (tf.math.real(side) if dtype.is_complex else side for side in (left, right))
+        for number in (_FIRST, *(number + _BEYOND for number in numbers)):
+            value = tf.sin(value + tf.constant(number, value.dtype))
+        return value < other
+
+    scalar = tf.TensorSpec((), dtype)
+    result = function_pb2.FunctionDef()
+    result.CopyFrom(before.get_concrete_function(scalar, scalar).function_def)
+    result.signature.name = name
+    return result
+
+
+def numbers(module: Module, order: Computation) -> tuple[int, ...] | None:
+    """Returns the numbers of a mark, given its order, or None if it is another one."""
+    computation = order
+    if computation.root.opcode == "fusion":
+        (called,) = computation.root.called
+        computation = module.computations[called]
+
+    def operand(instruction: Instruction, index: int) -> Instruction:
+        return computation.instructions[instruction.operands[index]]
+
+    if computation.root.opcode != "compare":
+        return None
+    constants = []
+    value = operand(computation.root, 0)
+    while value.opcode == "sine":
+        total = operand(value, 0)
+        if total.opcode != "add":
+            return None
+        sides = [operand(total, 0), operand(total, 1)]
+        value, constant = sides if sides[1].opcode == "constant" else sides[::-1]
+        if constant.value is None:
+            return None
+        constants.append(constant.value)
+    if not constants or constants.pop() != _FIRST:
+        return None
+    return tuple(int(constant - _BEYOND) for constant in reversed(constants))

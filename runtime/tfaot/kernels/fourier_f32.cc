@@ -1,0 +1,16 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/fourier.h"
+
+namespace tfaot::kernels::TFAOT_ISA {
+
+template <>
+void RunFourier<float>(const Fourier& fourier, const void* roots, void* scratch,
+                       void* data) {
+  RunFourierOn(fourier, static_cast<const float*>(roots),
+               static_cast<float*>(scratch), static_cast<float*>(data));
+}
+
+}  // namespace tfaot::kernels::TFAOT_ISA

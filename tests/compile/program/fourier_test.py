@@ -1,0 +1,146 @@
+"""Fourier transforms of the runtime, with the plans of the compile stage, beside NumPy's in float64."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+import tempfile
+import unittest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.stages.harness import ROOT
+from tfaot.compile.program.thunks.fourier_plan import Kind, Plan, along
+from tfaot.core.isa import TARGETS
+
+Array = npt.NDArray[Any]
+
+KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
+METHODS = ("Direct", "One", "Line", "Across", "Chirp", "ChirpAcross")
+LEVELS = {"x86-64": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
+"""CPU levels, and the flag of a CPU that can run each."""
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 24, 30, 31, 64)
+LONG = (37, 60, 97, 100, 127, 128, 225, 257, 512, 625, 1000, 1021, 1024, 1536, 2187)
+GUARD = 16
+"""Values before and after memory that a call must leave alone."""
+
+SOURCE = """
+#include "tfaot/kernels/fourier_f32.cc"
+#include "tfaot/kernels/fourier_f64.cc"
+
+using namespace tfaot::kernels;
+
+extern "C" void Run(int bytes, int kind, int inverse, int method, int lanes, const long* sizes, double scale, int stages,
+                    const unsigned char* radices, const void* roots, void* scratch, void* data) {
+  Fourier fourier{static_cast<Fourier::Kind>(kind), inverse != 0, static_cast<Fourier::Method>(method), lanes,
+                  sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], scale, stages, {}};
+  for (int i = 0; i < stages; ++i) fourier.radices[i] = radices[i];
+  if (bytes == 4) {
+    TFAOT_ISA::RunFourier<float>(fourier, roots, scratch, data);
+  } else {
+    TFAOT_ISA::RunFourier<double>(fourier, roots, scratch, data);
+  }
+}
+"""
+
+
+def guarded(count: int, dtype: Any) -> Array:
+    """Returns memory at a multiple of 64 bytes, with NaN in it, before it, and after it."""
+    bytes_ = (count + 2 * GUARD) * np.dtype(dtype).itemsize
+    raw = np.zeros(bytes_ + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    values: Array = raw[start : start + bytes_].view(dtype)
+    values[:] = np.nan
+    return values
+
+
+def untouched(values: Array) -> bool:
+    """Returns whether nothing wrote around memory."""
+    return bool(np.isnan(values[:GUARD]).all() and np.isnan(values[-GUARD:]).all())
+
+
+class FourierTest(unittest.TestCase):
+    """The kernels, compiled for each level that this CPU has."""
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = Path(temporary.name)
+        (folder / "run.cc").write_text(SOURCE)
+        flags = Path("/proc/cpuinfo").read_text()
+        self.libraries = {}
+        for level in (level for level, flag in LEVELS.items() if flag in flags):
+            target = folder / f"{level}.so"
+            options = ["-std=c++17", "-O1", "-ffp-contract=off", f"-march={level}", "-shared", "-fPIC"]
+            subprocess.check_call(["c++", *options, f"-I{ROOT}/runtime", str(folder / "run.cc"), "-o", str(target)])
+            self.libraries[level] = ctypes.CDLL(str(target))
+
+    def transformed(self, level: str, plans: Sequence[Plan], values: Array) -> Array:
+        """Runs the plans in place on a copy of values."""
+        data = guarded(values.size, values.dtype)
+        data[GUARD:-GUARD] = values.ravel()
+        for plan in plans:
+            roots, scratch = guarded(plan.roots().size, values.dtype), guarded(plan.scratch, values.dtype)
+            roots[GUARD:-GUARD] = plan.roots()
+            sizes = (ctypes.c_long * 5)(plan.outer, plan.length, plan.inner, plan.size, plan.padded)
+            self.libraries[level].Run(
+                plan.itemsize,
+                KINDS.index(plan.kind),
+                int(plan.inverse),
+                METHODS.index(plan.method),
+                plan.lanes,
+                sizes,
+                ctypes.c_double(plan.scale),
+                len(plan.radices),
+                (ctypes.c_ubyte * len(plan.radices))(*plan.radices),
+                *(ctypes.c_void_p(memory[GUARD:].ctypes.data) for memory in (roots, scratch, data)),
+            )
+            self.assertTrue(all(map(untouched, (roots, scratch, data))), (level, plan, plan.method))
+        return data[GUARD:-GUARD]
+
+    def test_random(self) -> None:
+        """Protects numbers and memory: any kind, length, and number of axes and rows, in both precisions, at each level."""
+        methods = set()
+        for level in self.libraries:
+            draw, normal = random.Random(level), np.random.default_rng(1).standard_normal
+            for _ in range(400):
+                real = np.dtype(draw.choice(["float32", "float64"]))
+                whole = np.dtype(f"complex{16 * real.itemsize}")
+                kind = draw.choice(KINDS)
+                inverse = kind == "ComplexToReal" or (kind == "Complex" and draw.random() < 0.5)
+                rank = draw.choice([1, 1, 1, 2, 3])
+                lengths = [draw.choice(LENGTHS if rank > 1 else LENGTHS + LONG) for _ in range(rank)]
+                lengths = [min(length, 24) for length in lengths] if rank == 3 else lengths
+                batch = draw.choice([1, 1, 2, 3, 5, 8, 9, 16, 17, 33])
+                axes, row = tuple(range(1, rank + 1)), lengths[-1] // 2 + 1
+                plans = along(
+                    kind, inverse, batch, lengths, TARGETS[level].vector_bytes // real.itemsize, real.itemsize
+                )
+                methods |= {plan.method for plan in plans}
+                if kind == "RealToComplex":
+                    x = normal([batch, *lengths]).astype(real)
+                    want: Array = np.fft.rfftn(x.astype(np.float64), axes=axes)
+                    room = [(0, 0)] * rank + [(0, 2 * row - lengths[-1])]
+                    got = self.transformed(level, plans, np.pad(x, room)).view(whole).reshape(want.shape)
+                else:
+                    shape = [batch, *lengths[:-1], lengths[-1] if kind == "Complex" else row]
+                    x = (normal(shape) + 1j * normal(shape)).astype(whole)
+                    got = self.transformed(level, plans, x.view(real))
+                    if kind == "Complex":
+                        want = (np.fft.ifftn if inverse else np.fft.fftn)(x.astype(complex), axes=axes)
+                        got = got.view(whole).reshape(shape)
+                    else:
+                        want = np.fft.irfftn(x.astype(complex), s=lengths, axes=axes)
+                        got = got.reshape(*shape[:-1], 2 * row)[..., : lengths[-1]]
+                error = np.abs(got - want).max() / np.sqrt(np.mean(np.abs(want) ** 2))
+                self.assertLess(error, 20 * np.finfo(real).eps, (level, kind, real, batch, lengths, plans))
+        self.assertEqual(methods, {*METHODS})
+
+
+if __name__ == "__main__":
+    unittest.main()
