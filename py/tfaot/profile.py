@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
 _KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
@@ -27,11 +28,28 @@ def shares(script: str) -> list[tuple[str, float]]:
     return [(name, count / total) for name, count in counts.most_common()]
 
 
-def table(script: str, microseconds: float) -> list[str]:
-    """Returns lines of a table: a function's share, its microseconds per step, and its name. Omits the smallest."""
-    return [f"{'share':>7} {'us/step':>10}  function"] + [
-        f"{share:7.1%} {share * microseconds:10.2f}  {function}" for function, share in shares(script) if share >= 0.001
-    ]
+def near_misses(passes: Iterable[str]) -> dict[str, list[str]]:
+    """Returns why passes left something as it is, by the name that the table has for it.
+
+    Args:
+      passes: texts of `NAME.passes.json`.
+    """
+    reasons: dict[str, list[str]] = {}
+    for text in passes:
+        for miss in json.loads(text)["missed"]:
+            origin = f" ({miss['origin']})" if miss["origin"] else ""
+            reasons.setdefault(_KERNEL.sub("", miss["what"]), []).append(f"{miss['pass']}: {miss['reason']}{origin}")
+    return reasons
+
+
+def table(script: str, microseconds: float, missed: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns lines of a table: a function's share, its microseconds per step, its name, and near misses. Omits the smallest."""
+    lines = [f"{'share':>7} {'us/step':>10}  function"]
+    for function, share in shares(script):
+        if share >= 0.001:
+            lines.append(f"{share:7.1%} {share * microseconds:10.2f}  {function}")
+            lines += [f"{'':20}left by {reason}" for reason in missed.get(function, ())]
+    return lines
 
 
 def medians(printed: str) -> dict[str, float]:
@@ -39,13 +57,20 @@ def medians(printed: str) -> dict[str, float]:
     return {match[1]: float(match[2]) for match in _TIMED.finditer(printed)}
 
 
-def measure(run: Callable[[Sequence[str], int], str], *, seconds: float, cpu: int | None) -> list[str]:
+def measure(
+    run: Callable[[Sequence[str], int], str],
+    *,
+    seconds: float,
+    cpu: int | None,
+    passes: Callable[[], Iterable[str]],
+) -> list[str]:
     """Runs a benchmark once to measure a step, samples it, and returns the lines of a report.
 
     Args:
       run: runs the benchmark, for a number of steps, under the command that it gets, and returns its output.
       seconds: how long to sample, approximately.
       cpu: the core to run on; None for the last one.
+      passes: returns the texts of the `NAME.passes.json` of what was run.
     """
     pin = ["taskset", "-c", str(max(os.sched_getaffinity(0)) if cpu is None else cpu)]
     once = sum(medians(run(pin, 10)).values())
@@ -59,4 +84,4 @@ def measure(run: Callable[[Sequence[str], int], str], *, seconds: float, cpu: in
             ["perf", "script", "--input", data, "--fields", "ip,sym,dso"], capture_output=True, check=True, text=True
         )
     found = [f"{what}: {microseconds:.2f} us, the median of {steps:,} steps" for what, microseconds in times.items()]
-    return found + table(done.stdout, sum(times.values()))
+    return found + table(done.stdout, sum(times.values()), near_misses(passes()))

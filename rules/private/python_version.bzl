@@ -2,8 +2,46 @@
 
 visibility(["//rules/...", "//tests/..."])
 
-# The versions for which tensorflow-cpu 2.21.0 has wheels.
-SUPPORTED_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+# The packages that are TensorFlow, and the compiler.
+_TENSORFLOWS = ["tensorflow-cpu", "tensorflow", "tf-nightly-cpu", "tf-nightly"]
+
+# The versions for which TensorFlow's wheels exist. Older wheels exist for an older Python, too, which can't run the rules' code.
+SUPPORTED_PYTHONS = {
+    "2.20": ["3.10", "3.11", "3.12", "3.13"],
+    "2.21": ["3.10", "3.11", "3.12", "3.13"],
+    "2.22": ["3.11", "3.12", "3.13", "3.14"],
+}
+
+def tensorflow_version(lock):
+    """Finds TensorFlow in a lock.
+
+    Args:
+      lock: (str) the text of a requirements file
+
+    Returns:
+      (str) the version, or None
+    """
+    for line in lock.splitlines():
+        name, equals, rest = line.partition("==")
+        if equals and name.strip() in _TENSORFLOWS:
+            return rest.split(" ")[0].split(";")[0]
+    return None
+
+def supported_pythons(lock):
+    """Tells which Pythons the wheel in a lock is for.
+
+    Args:
+      lock: (str) the text of a requirements file
+
+    Returns:
+      (list[str]) versions such as '3.11', oldest first. Of a later TensorFlow, those of the latest in the table; without
+      TensorFlow, those of any.
+    """
+    version = tensorflow_version(lock)
+    if not version:
+        return {python: None for pythons in SUPPORTED_PYTHONS.values() for python in pythons}.keys()
+    series = ".".join(version.split(".")[:2])
+    return SUPPORTED_PYTHONS.get(series) or SUPPORTED_PYTHONS[max(SUPPORTED_PYTHONS)]
 
 _HOW_TO_CHOOSE = "To choose a Python, put it first on PATH, or name it: --repo_env=TFAOT_PYTHON=/path/to/python3.11, " + \
                  "or the attribute python_interpreter of rules_tfaot_setup() and tfaot.tensorflow()."
@@ -53,33 +91,35 @@ def lock_on_arm(lock, tensorflow):
             kept.append(line)
     return "".join(kept) + tensorflow
 
-def python_error(python, implementation, version):
+def python_error(python, implementation, version, supported):
     """Explains why a Python isn't supported.
 
     Args:
       python: (str) path of the interpreter
       implementation: (str) such as 'cpython'
       version: (str) such as '3.9'
+      supported: (list[str]) as from `supported_pythons`, like everywhere
 
     Returns:
       (str or None) the error, or None if it is supported
     """
-    if implementation == "cpython" and version in SUPPORTED_PYTHONS:
+    if implementation == "cpython" and version in supported:
         return None
     return "{python} is {implementation} {version}; TensorFlow needs cpython {supported}. {how}".format(
         python = python,
         implementation = implementation,
         version = version,
-        supported = ", ".join(SUPPORTED_PYTHONS),
+        supported = ", ".join(supported),
         how = _HOW_TO_CHOOSE,
     )
 
-def broken_python_error(python, details):
+def broken_python_error(python, details, supported):
     """Reports a Python that doesn't even print its version.
 
     Args:
       python: (str) path of the interpreter
       details: (str) what it printed
+      supported: (list[str]) versions
 
     Returns:
       (str) the error
@@ -87,21 +127,22 @@ def broken_python_error(python, details):
     return "{python} doesn't run: {details}. TensorFlow needs cpython {supported}. {how}".format(
         python = python,
         details = details,
-        supported = ", ".join(SUPPORTED_PYTHONS),
+        supported = ", ".join(supported),
         how = _HOW_TO_CHOOSE,
     )
 
-def no_python_error(tried):
+def no_python_error(tried, supported):
     """Reports that no supported Python was found.
 
     Args:
       tried: (list[str]) what was tried, and why it failed
+      supported: (list[str]) versions
 
     Returns:
       (str) the error
     """
     return "found no Python for TensorFlow, which needs cpython {supported}. {how}\nTried:\n{tried}".format(
-        supported = ", ".join(SUPPORTED_PYTHONS),
+        supported = ", ".join(supported),
         how = _HOW_TO_CHOOSE,
         tried = "\n".join(["  " + line for line in tried]),
     )

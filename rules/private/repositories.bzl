@@ -4,7 +4,6 @@ load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
 load(
     ":python_version.bzl",
-    "SUPPORTED_PYTHONS",
     "broken_python_error",
     "is_arm",
     "lock_on_arm",
@@ -12,6 +11,8 @@ load(
     "no_python_error",
     "platform_error",
     "python_error",
+    "supported_pythons",
+    "tensorflow_version",
     "uncopied_python_warning",
 )
 
@@ -68,16 +69,16 @@ def _watched(rctx, label):
     rctx.watch(path)
     return path
 
-def _probe(rctx, python):
+def _probe(rctx, python, supported):
     """Returns (what _PROBE printed or None, error or None)."""
     result = rctx.execute([python, "-c", _PROBE])
     if result.return_code != 0:
         lines = result.stderr.strip().splitlines() or ["exit status {}".format(result.return_code)]
-        return None, broken_python_error(python, lines[0])
+        return None, broken_python_error(python, lines[0], supported)
     info = json.decode(result.stdout)
-    return info, python_error(info["executable"], info["implementation"], info["version"])
+    return info, python_error(info["executable"], info["implementation"], info["version"], supported)
 
-def _find_python(rctx):
+def _find_python(rctx, supported):
     chosen = None
     if rctx.attr.python_interpreter:
         chosen = str(_watched(rctx, rctx.attr.python_interpreter))
@@ -86,30 +87,27 @@ def _find_python(rctx):
         if "/" not in chosen:
             chosen = str(rctx.which(chosen) or chosen)
     if chosen:
-        info, error = _probe(rctx, chosen)
+        info, error = _probe(rctx, chosen, supported)
         if error:
             fail(error)
         return info
 
     # Users who chose nothing may well have an old python3 and a newer one next to it.
     tried = []
-    for name in ["python3"] + ["python" + version for version in reversed(SUPPORTED_PYTHONS)]:
+    for name in ["python3"] + ["python" + version for version in reversed(supported)]:
         path = rctx.which(name)
         if not path:
             tried.append(name + " isn't on PATH")
             continue
-        info, error = _probe(rctx, str(path))
+        info, error = _probe(rctx, str(path), supported)
         if not error:
             return info
         tried.append(error)
-    fail(no_python_error(tried))
+    fail(no_python_error(tried, supported))
 
 def _tensorflow_version(lock, text):
-    for line in text.splitlines():
-        name, equals, rest = line.partition("==")
-        if equals and name.strip() in ("tensorflow-cpu", "tensorflow"):
-            return rest.split(" ")[0].split(";")[0]
-    fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
+    version = tensorflow_version(text)
+    return version or fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
 
 def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them (tools/python/install.py).
@@ -128,11 +126,11 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     error = platform_error(rctx.os.name, rctx.os.arch)
     if error:
         fail(error)
-    python = _find_python(rctx)
+    lock = lock or _watched(rctx, rctx.attr.requirements_lock)
+    python = _find_python(rctx, supported_pythons(rctx.read(lock)))
     if not python["pip"]:
         fail(no_pip_error(python["executable"]))
     rctx.watch(python["base"])
-    lock = lock or _watched(rctx, rctx.attr.requirements_lock)
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
     request = {
         "lock": str(lock),
@@ -249,7 +247,7 @@ def packages_attrs(lock):
     return {
         "python_interpreter": attr.label(
             allow_single_file = True,
-            doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
+            doc = "Python 3.10 to 3.13 for TensorFlow 2.21; default $TFAOT_PYTHON, then python3 on PATH.",
         ),
         "requirements_lock": attr.label(
             allow_single_file = True,
@@ -280,7 +278,7 @@ def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
     """Declares the repositories `tfaot_tensorflow` and `tfaot_graphviz`, for both WORKSPACE and the module extension.
 
     Args:
-      python_interpreter: (Label) Python 3.10 to 3.13
+      python_interpreter: (Label) Python 3.10 to 3.13 for TensorFlow 2.21
       requirements_lock: (Label) a hash-locked requirements file, for TensorFlow
     """
     tfaot_graphviz_repository(name = "tfaot_graphviz", python_interpreter = python_interpreter)

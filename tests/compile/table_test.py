@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import io
 import json
+import re
 import unittest
 from pathlib import Path
 from typing import Any
@@ -75,22 +76,42 @@ class TableTest(StageTest):
             table.chosen(["fold_batch_norm/"])
 
     def test_what_is_written(self) -> None:
-        """The file says how many places each pass changed, 0 if it found none, and null if it is off, and which kernels to link."""
+        """The file says how many places each pass changed, 0 if it found none, and null if it is off, and what is left."""
         from tfaot.compile import table
 
         exported = self.export(NET % "y")
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
             self.compile(exported, passes=patterns)
             written = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([*written], [*(each.name for each in table.PASSES), "failed", "packed", "kernels"])
+            self.assertEqual(
+                [*written],
+                [*(each.name for each in table.PASSES), "failed", "packed", "kernels", "remaining", "missed"],
+            )
             self.assertEqual(written["fold_batch_norm"], want)
             self.assertEqual(written["kernels"], ["tfaot/kernels/convolution_f32.cc"])
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.compile(exported)
         self.assertEqual(
             json.loads(Path(exported.path("passes")).read_text()),
-            {each.name: 0 for each in table.PASSES} | {"failed": {}, "packed": [], "kernels": []},
+            {each.name: 0 for each in table.PASSES}
+            | {"failed": {}, "packed": [], "kernels": [], "remaining": {"x86-64-v3": 1}, "missed": []},
         )
+
+    def test_near_misses(self) -> None:
+        """Protects who looks for lost speed: what passes almost replaced has its node and a reason, unless another pass has it."""
+        exported = self.export(NET % "tf.reduce_sum(tf.reshape(tf.nn.max_pool2d(y, 3, 1, 'VALID'), [16, 4]), 0), y")
+        self.compile(exported)
+        written = json.loads(Path(exported.path("passes")).read_text())
+        called = set(re.findall(r"tfcompile_xla_generated_\w+", Path(exported.path("source")).read_text()))
+        self.assertEqual(written["remaining"], {"x86-64-v3": len(called)})
+        found = {miss["pass"]: miss for miss in written["missed"]}
+        self.assertEqual(found["max_pools"]["origin"], "MaxPool2d")
+        self.assertEqual(
+            found["max_pools"]["reason"], "its windows have more than 25 values, or the image fewer than 8 channels"
+        )
+        self.compile(exported, passes=("*", "!max_pools"))
+        written = json.loads(Path(exported.path("passes")).read_text())
+        self.assertNotIn("max_pools", {miss["pass"] for miss in written["missed"]})
 
     def test_passes_that_raise(self) -> None:
         """A pass that raises an exception ends no user's build: it changes nothing, and the build warns of it once."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from tfaot.core import environment
 
 YNN = "--xla_cpu_experimental_ynn_fusion_type="
+FTZ = "--xla_cpu_ftz=false"
 
 
 class EnvironmentTest(unittest.TestCase):
@@ -35,15 +36,16 @@ class EnvironmentTest(unittest.TestCase):
     def test_flags_of_a_version(self) -> None:
         """Protects other wheels: an unknown flag kills the compiler, and without the flag 2.21 refuses its own output."""
         for packages, expected in (
-            ({"tensorflow-cpu": "2.20.0"}, False),
-            ({"tensorflow": "2.20.1"}, False),
-            ({"tensorflow-cpu": "2.21.0"}, True),
-            ({"tensorflow": "3.0.0rc1"}, True),
-            ({}, True),
+            ({"tensorflow-cpu": "2.20.0"}, set()),
+            ({"tensorflow": "2.20.1"}, set()),
+            ({"tensorflow-cpu": "2.21.0"}, {YNN}),
+            ({"tf-nightly-cpu": "2.22.0.dev20260905"}, {YNN, FTZ}),
+            ({"tensorflow": "3.0.0rc1"}, {YNN, FTZ}),
+            ({}, {YNN}),
         ):
             with self.subTest(packages):
                 flags = self.flags(packages)
-                self.assertEqual(expected, YNN in flags)
+                self.assertEqual(expected, {YNN, FTZ} & {*flags})
                 self.assertIn("--xla_cpu_enable_fast_min_max=false", flags)
 
 

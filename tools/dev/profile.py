@@ -1,5 +1,7 @@
 """Shows where a model spends its time, by kernel: `perf` samples the benchmark of a `tf_aot_library` while it runs.
 
+Below a kernel of XLA's, the table has the passes that almost replaced it, and why they didn't.
+
     ./bazelw run //tools/dev:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
 
 In your own repository, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after the second `--` go to Bazel.
@@ -15,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfaot import profile
 
@@ -41,6 +44,21 @@ def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) 
     return done.stdout
 
 
+def passes(target: str, *, flags: Sequence[str]) -> list[str]:
+    """Returns the texts of a target's files `NAME.passes.json`."""
+    options = [
+        "--output_groups=manifest",
+        "--compilation_mode=opt",
+        "--noshow_progress",
+        "--ui_event_filters=-info",
+        *flags,
+    ]
+    files = subprocess.run(
+        [*bazel(), "cquery", "--output=files", *options, target], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.split()
+    return [Path(file).read_text(encoding="utf-8") for file in files if file.endswith(".passes.json")]
+
+
 def main() -> None:
     """Builds the benchmark, runs it once to measure a step, samples it, and prints the table."""
     words = sys.argv[1:]
@@ -56,7 +74,10 @@ def main() -> None:
     target = given.target if ":" in given.target else f"{given.target}:{given.target.rpartition('/')[2]}"
     print(f"profile: building and timing {target}", file=sys.stderr)
     found = profile.measure(
-        lambda under, steps: run(target, under=under, steps=steps, flags=flags), seconds=given.seconds, cpu=given.cpu
+        lambda under, steps: run(target, under=under, steps=steps, flags=flags),
+        seconds=given.seconds,
+        cpu=given.cpu,
+        passes=lambda: passes(target, flags=flags),
     )
     print(*found, sep="\n")
     print(

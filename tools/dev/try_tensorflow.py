@@ -1,10 +1,11 @@
 """Tries the rules with another version of TensorFlow: what changed in the wheel, and which tests pass.
 
     ./bazelw run //tools/dev:try_tensorflow -- 2.20.0 --require 'protobuf<7' [--targets //examples/fc/...] [--out report.md]
+    ./bazelw run //tools/dev:try_tensorflow -- tf-nightly-cpu==2.22.0.dev20260905
 
 The command locks the packages for that version, installs them, and runs tests in a workspace below the cache folder of
 `bazelw`. It needs a checkout with its tests, and changes nothing in it. The report compares with the version that the rules
-use: flags of XLA, ops and their signatures, arguments of the compiler, and headers that it writes for the examples.
+use: flags of XLA, ops and their signatures, arguments of the compiler, headers that it writes, and how often passes apply.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.dev import places
+
 _STAGES = ("graph", "export", "tfcompile", "compile", "render", "verify", "hlo", "breadth")
-_TARGETS = (*(f"//tests/{stage}/..." for stage in _STAGES), "//examples/fc/...", "//examples/study/...")
+_TARGETS = (*(f"//tests/{stage}/..." for stage in _STAGES), "//examples/...")
 _TAG = 'tfaot.tensorflow(requirements_lock = "//:try.lock")\n'
 
 # Runs with a wheel's packages, and prints its ops and the compiler's signature.
@@ -42,7 +45,7 @@ json.dump({
     "functions": {"Compile": _pywrap_tfcompile.Compile.__doc__},
 }, sys.stdout)
 """
-# Prints the header of a function that has a thunk of most kinds.
+# Prints the header of a function that has every kind of thunk but a call, which only large functions have.
 _HEADER = """
 import os, sys, tempfile
 from tfaot.core import environment
@@ -53,15 +56,20 @@ from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.python import _pywrap_tfcompile
 with tf.Graph().as_default() as graph:
     x = tf.compat.v1.placeholder(tf.float32, [1, 8, 8, 4], "x")
+    w = tf.fill([16, 16], 0.1)
     y = tf.nn.conv2d(x, tf.fill([3, 3, 4, 8], 0.5), 1, "SAME") + tf.random.uniform([8])
     y = tf.sort(tf.matmul(tf.reshape(y, [64, 8]), tf.fill([8, 16], 0.1)))
-    y = tf.while_loop(lambda y: tf.reduce_sum(y) < 1000, lambda y: y + tf.matmul(y, tf.fill([16, 16], 0.1)), [y])
-    tf.identity(tf.math.top_k(y[0], 4)[0], "y")
+    y = tf.while_loop(lambda y: tf.reduce_sum(y) < 1000, lambda y: [y + tf.matmul(y, w)], [y])[0]
+    y = tf.while_loop(lambda i, _: i < 9, lambda i, y: [i + 1, tf.matmul(y, w)], [0, y])[1]
+    y = tf.cond(y[0, 0] > 0, lambda: tf.matmul(y, w), lambda: tf.tanh(y))
+    tf.identity(tf.math.top_k(y, 4)[0], "y")
+    tf.identity(tf.argsort(tf.reshape(x, [256]), direction="DESCENDING", stable=True), "z")
 config = tf2xla_pb2.Config()
-feed, fetch = config.feed.add(), config.fetch.add()
-feed.name = feed.id.node_name = "x"
+feed = config.feed.add()
+feed.id.node_name = "x"
 feed.shape.CopyFrom(tf.TensorShape([1, 8, 8, 4]).as_proto())
-fetch.name = fetch.id.node_name = "y"
+for name in ("y", "z"):
+    config.fetch.add().id.node_name = name
 with tempfile.TemporaryDirectory() as folder:
     file = lambda name: os.path.join(folder, name)
     open(file("graph.pb"), "wb").write(graph.as_graph_def().SerializeToString())
@@ -88,18 +96,73 @@ class Outcome:
     """As Bazel's build events say it, `PASSED` for example, or `NO STATUS` if the test wasn't built."""
 
 
-def lock_input(text: str, version: str, extra: Sequence[str]) -> str:
-    """Returns the text of requirements.in for another version of TensorFlow.
+@dataclass(frozen=True)
+class Requirement:
+    """A TensorFlow to try."""
+
+    package: str
+    version: str
+    python: str = "{}.{}".format(*sys.version_info)
+    """The Python that the packages are locked for: this one, which Bazel chose."""
+
+    @property
+    def series(self) -> str:
+        """The version's first two numbers."""
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def nightly(self) -> bool:
+        """Whether it is a nightly build, whose Keras is one, too."""
+        return self.package.startswith("tf-nightly")
+
+    @property
+    def beyond_pins(self) -> bool:
+        """Whether the Python is newer than the wheels of NumPy and h5py that requirements.in and TensorFlow name."""
+        return tuple(map(int, self.python.split("."))) >= (3, 14)
+
+    def __str__(self) -> str:
+        return f"{self.package}=={self.version}"
+
+
+def requirement(text: str) -> Requirement:
+    """Reads a version of tensorflow-cpu, or a requirement of any package that is TensorFlow.
+
+    Raises:
+      ValueError: the text is neither.
+    """
+    match = re.fullmatch(r"(?:(tensorflow(?:-cpu)?|tf-nightly(?:-cpu)?)==)?(\d+\.\d+\.\d+\S*)", text)
+    if not match:
+        raise ValueError(
+            f"{text!r} is no version of TensorFlow; give one like 2.20.0, or a requirement like tf-nightly-cpu==2.22.0.dev20260905"
+        )
+    return Requirement(match[1] or "tensorflow-cpu", match[2])
+
+
+def lock_input(text: str, wanted: Requirement, extra: Sequence[str]) -> str:
+    """Returns the text of requirements.in for another TensorFlow.
 
     Args:
       text: the file's text.
-      version: like `2.20.0`.
+      wanted: the TensorFlow.
       extra: more requirements.
     """
-    series = ".".join(version.split(".")[:2])
-    text = re.sub(r"^tensorflow-cpu==.*$", f"tensorflow-cpu=={version}", text, flags=re.MULTILINE)
-    text = re.sub(r"^tf-keras==.*$", f"tf-keras=={series}.*", text, flags=re.MULTILINE)
+    keras = f"tf-keras-nightly=={wanted.series}.*" if wanted.nightly else f"tf-keras=={wanted.series}.*"
+    text = re.sub(r"^tensorflow-cpu==.*$", str(wanted), text, flags=re.MULTILINE)
+    text = re.sub(r"^tf-keras==.*$", keras, text, flags=re.MULTILINE)
+    if wanted.beyond_pins:
+        text = re.sub(r"^numpy==.*$", "numpy", text, flags=re.MULTILINE)
     return text + "".join(f"{requirement}\n" for requirement in extra)
+
+
+def lock_settings(text: str, wanted: Requirement) -> str:
+    """Returns the text of uv's settings for another TensorFlow: one Python, and no second TensorFlow for a nightly Keras."""
+    text = text.replace("python_version < '3.14'", f"python_version == '{wanted.python}'")
+    text = text.replace('python-version = "3.10"', f'python-version = "{wanted.python}"')
+    other = [] if wanted.package == "tf-nightly" else ["tf-nightly"]
+    overrides = [f"{package} ; python_version < '0'" for package in (*other, "tb-nightly")]
+    overrides += ["h5py>=3.15"] if wanted.beyond_pins else []
+    lines = "".join(f'    "{each}",\n' for each in overrides)
+    return text.replace("override-dependencies = [\n", "override-dependencies = [\n" + lines)
 
 
 def module_text(text: str) -> str:
@@ -167,22 +230,22 @@ def report(*, version: str, used: str, sections: Mapping[str, Sequence[str]], te
 class Trial:
     """A workspace with the rules and another TensorFlow."""
 
-    def __init__(self, repository: Path, folder: Path, version: str, extra: Sequence[str]) -> None:
+    def __init__(self, repository: Path, folder: Path, wanted: Requirement, extra: Sequence[str]) -> None:
         """Copies the checkout, so that it can change while tests run, and locks the packages."""
         self._repository, self._folder = repository, folder
         self.workspace = folder / "workspace"
         shutil.rmtree(self.workspace, ignore_errors=True)
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         files = subprocess.run(listed, cwd=repository, check=True, stdout=subprocess.PIPE, text=True).stdout.split("\0")
-        for file in filter(lambda file: file and (repository / file).is_file(), files):
+        for file in filter(lambda file: file and (repository / file).is_file(), [*files, "user.bazelrc"]):
             copy = self.workspace / file
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(repository / file, copy)
         module = self.workspace / "MODULE.bazel"
         module.write_text(module_text(module.read_text(encoding="utf-8")), encoding="utf-8")
-        (self.workspace / "try.lock").write_text(self._locked(version, extra), encoding="utf-8")
+        (self.workspace / "try.lock").write_text(self._locked(wanted, extra), encoding="utf-8")
 
-    def _locked(self, version: str, extra: Sequence[str]) -> str:
+    def _locked(self, wanted: Requirement, extra: Sequence[str]) -> str:
         # The toolchain's Python, which runs this, has no pip. -I: Bazel's variables are for that Python.
         pip = ["python3", "-I", "-m", "pip"]
         tools = self._folder / "uv"
@@ -190,8 +253,9 @@ class Trial:
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             folder = Path(scratch)
             packages = self._repository / "tools/python"
-            shutil.copy(packages / "pyproject.toml", folder)
-            text = lock_input((packages / "requirements.in").read_text(encoding="utf-8"), version, extra)
+            settings = (packages / "pyproject.toml").read_text(encoding="utf-8")
+            (folder / "pyproject.toml").write_text(lock_settings(settings, wanted), encoding="utf-8")
+            text = lock_input((packages / "requirements.in").read_text(encoding="utf-8"), wanted, extra)
             (folder / "requirements.in").write_text(text, encoding="utf-8")
             index = subprocess.run(
                 [*pip, "config", "get", "global.index-url"],
@@ -246,6 +310,19 @@ class Trial:
         cpu = {name: default for name, default in _FLAG.findall(usage) if not name.startswith("xla_gpu")}
         return {**json.loads(printed(_FACTS)), "flags": cpu, "headers": {"header": printed(_HEADER)}}
 
+    def places(self, targets: Sequence[str]) -> list[str]:
+        """Returns how often passes apply to libraries, beside the version that the rules use: what is worse, then the rest."""
+        needed = f"deps({' + '.join(targets)})"
+        queried = self.bazel("query", "--noshow_progress", places.LIBRARIES.format(needed)).split()
+        table = places.parsed((self.workspace / places.TABLE).read_text(encoding="utf-8"))["DEFAULT"]
+        libraries = [label for label in places.labels(table) if label in queried]
+        if not libraries:
+            return ["No library of the table is among the targets."]
+        rows = places.compiled(libraries, lambda *arguments: self.bazel(*arguments, check=False))
+        used = {name: row for name, row in table.items() if name.partition(" ")[0] in libraries}
+        worse, better = places.differences(used, rows)
+        return [f"- `{line}`" for line in (*worse, *better)] or ["All passes apply where they did."]
+
     def test(self, targets: Sequence[str]) -> list[Outcome]:
         """Runs tests."""
         events = self._folder / "events.json"
@@ -261,7 +338,7 @@ def _run(command: Sequence[str], cwd: Path | None = None) -> None:
 def main() -> None:
     """Parses the flags, and prints the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("version", help="the version of tensorflow-cpu, like 2.20.0")
+    parser.add_argument("requirement", help="like 2.20.0, for tensorflow-cpu, or tf-nightly-cpu==2.22.0.dev20260905")
     parser.add_argument(
         "--require", action="append", default=[], help="one more requirement of the packages: 'protobuf<7'"
     )
@@ -270,15 +347,17 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="where to write the report, which is also printed")
     flags = parser.parse_args()
-    if not re.fullmatch(r"\d+\.\d+\.\d+\S*", flags.version):
-        sys.exit(f"try_tensorflow: {flags.version!r} isn't a version of tensorflow-cpu; give one like 2.20.0")
+    try:
+        wanted = requirement(flags.requirement)
+    except ValueError as error:
+        sys.exit(f"try_tensorflow: {error}")
     root = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
     if not root:
-        sys.exit("try_tensorflow: run it in a checkout, with ./bazelw run //tools/dev:try_tensorflow -- VERSION")
+        sys.exit("try_tensorflow: run it in a checkout, with ./bazelw run //tools/dev:try_tensorflow -- REQUIREMENT")
     repository = Path(root)
     cache = Path(os.environ.get("RULES_TFAOT_CACHE") or Path.home() / ".cache/rules_tfaot")
     out = flags.out and Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), flags.out)
-    trial = Trial(repository, cache / "try" / flags.version, flags.version, flags.require)
+    trial = Trial(repository, cache / "try" / wanted.version, wanted, flags.require)
     used = re.search(
         r"^tensorflow-cpu==(\S+)", (repository / "tools/python/requirements.lock").read_text(), re.MULTILINE
     )
@@ -290,7 +369,9 @@ def main() -> None:
         "The compiler's interface": changes("functions", old["functions"], new["functions"]),
         "Headers": changes("headers", old["headers"], new["headers"]),
     }
-    text = report(version=flags.version, used=used[1], sections=sections, tests=trial.test(flags.targets))
+    tests = trial.test(flags.targets)
+    sections["Passes"] = trial.places(flags.targets)
+    text = report(version=str(wanted), used=used[1], sections=sections, tests=tests)
     trial.bazel("shutdown")
     if out:
         out.write_text(text, encoding="utf-8")

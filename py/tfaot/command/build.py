@@ -279,10 +279,11 @@ class Build:
             compile=part,
             made=made,
         )
-        passes = [self.path(_FILES.COMPILE["passes"], function.stem) for function in self.functions]
         runtime: list[tuple[str, str | None]] = [(path, None) for path in self._rules.PACKAGE_SOURCES]
         runtime += [
-            (path, level) for path in kernels.called(self._rules.PACKAGE_KERNELS, passes) for level in self.levels
+            (path, level)
+            for path in kernels.called(self._rules.PACKAGE_KERNELS, self._passes())
+            for level in self.levels
         ]
         for path, level in runtime:
             name = self._rules.package_object(path, level)
@@ -297,6 +298,13 @@ class Build:
         cxx.compile_all(tools.compiler, sources)
         earlier.keep(sources)
         return objects
+
+    def _passes(self) -> list[str]:
+        return [self.path(_FILES.COMPILE["passes"], function.stem) for function in self.functions]
+
+    def passes(self) -> list[str]:
+        """Returns what the passes did, as text, for each function."""
+        return [Path(path).read_text(encoding="utf-8") for path in self._passes()]
 
     def pack(self, tools: cxx.Tools, objects: Mapping[str, str], *, folder: str | None, archive: str | None) -> None:
         """Writes the package of `objects`, with that of the C interface."""

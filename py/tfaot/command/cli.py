@@ -201,7 +201,7 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
                 )
             return done.stdout
 
-        found = profile.measure(run, seconds=seconds, cpu=core)
+        found = profile.measure(run, seconds=seconds, cpu=core, passes=build.passes)
     click.echo("\n".join(found))
 
 

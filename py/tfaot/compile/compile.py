@@ -79,8 +79,7 @@ class Request(GraphRequest):
     out_fingerprint_source: str
     """Assembler code that defines the fingerprint. A library needs it once."""
     out_passes: str = ""
-    """JSON: how many places each pass changed (null for a pass that is off), which passes raised an exception, and which
-    constants were packed. Empty for no such file."""
+    """JSON, which docs/reference/passes.md describes. Empty for no such file."""
     out_program: str = ""
     """JSON: the steps of a run at the highest level (`program/steps.py`). Only the report reads it. Empty for no such file."""
 
@@ -163,7 +162,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             manifest, wanted, request.graph, config, request.sources, request.xla_flags, request.target_triple
         )
         # Building a graph starts threads, and a process with running threads must not fork.
-        given, places, failed = isolate.run_isolated(
+        given, places, missed, failed = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
@@ -188,7 +187,9 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
-        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={**roots}, packed={})
+        compiled = dataclasses.replace(
+            before, functions={**before.functions}, replaced={}, added={**roots}, packed={}, reasons={}
+        )
         return compiled, table.run(compiled, names)
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
@@ -203,7 +204,13 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
-        others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
+        others = {
+            "failed": failed,
+            "packed": packed,
+            "kernels": rendered.kernels,
+            "remaining": compiled.remaining,
+            "missed": missed + compiled.near_misses,
+        }
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_program:
         entry, level = wanted.entry_point, request.cpu[-1]
@@ -214,7 +221,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
 
 def _rewritten(
     given: Inputs, names: Collection[str], folder: str, *, tolerant: bool
-) -> tuple[Inputs, dict[str, int | None], dict[str, str]]:
+) -> tuple[Inputs, dict[str, int | None], list[dict[str, str]], dict[str, str]]:
     """Applies the graph passes, and replaces what XLA can't compile with other ops.
 
     Args:
@@ -224,14 +231,14 @@ def _rewritten(
       tolerant: as in `Request`.
 
     Returns:
-      The compiler's input, how many places each pass changed, and what each pass said that raised an exception. Passes that
-      had nothing to inspect are left out.
+      The compiler's input, how many places each pass changed, near misses, and what each pass said that raised an exception.
+      Passes that had nothing to inspect are left out.
     """
     from tfaot.compile import table
 
     graph = given.read_graph()
     if not names and not inputs.to_lower(graph):
-        return given, {}, {}
+        return given, {}, [], {}
     config, failed = given.read_config(), dict[str, str]()
 
     def work(names: Collection[str]) -> table.Applied:
@@ -240,7 +247,7 @@ def _rewritten(
     applied = table.without_failures(work, names, failed) if tolerant else work(names)
     if applied.lowered or any(applied.places.values()):
         given = inputs.rewritten(given, applied.graph, applied.origins, folder)
-    return given, applied.places, failed
+    return given, applied.places, applied.missed, failed
 
 
 def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Made], list[bytes]]:

@@ -138,6 +138,8 @@ class Applied:
     """How many nodes had to be rewritten in ops that XLA can compile, regardless of the passes."""
     origins: dict[str, str]
     """The exported graph's node that a new one replaces."""
+    missed: list[dict[str, str]]
+    """Near misses, as in `NAME.passes.json`."""
 
 
 def chosen(patterns: Sequence[str]) -> frozenset[str]:
@@ -180,7 +182,11 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
     """
     program, lowered = program_for_xla(graph, config)
     places = run(program, names)
-    return Applied(program.graph, places, lowered, program.origins)
+    missed = [
+        {"pass": name, "what": node, "origin": node, "reason": reason}
+        for (name, node), reason in program.reasons.items()
+    ]
+    return Applied(program.graph, places, lowered, program.origins, missed)
 
 
 def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | None]:
@@ -200,6 +206,7 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
     order = Order(subject) if isinstance(subject, Program) else None
     for each in PASSES:
         if isinstance(subject, each.on):
+            subject.running = each.name
             try:
                 places[each.name] = each.rewrite(subject) if each.name in names else None
             except TfaotError:

@@ -28,10 +28,10 @@ def need_keras(*, legacy: bool) -> None:
 
 def _installed() -> tuple[int, ...]:
     """Returns the major and the minor version of the installed TensorFlow, without importing it."""
-    for package in ("tensorflow-cpu", "tensorflow"):
+    for package in ("tensorflow-cpu", "tensorflow", "tf-nightly-cpu", "tf-nightly"):
         with contextlib.suppress(metadata.PackageNotFoundError):
             return tuple(int(number) for number in metadata.version(package).split(".")[:2])
-    return (sys.maxsize,)  # packages without their metadata; the newest version is the most likely one
+    return (2, 21)  # packages without their metadata; the version that the rules install is the most likely one
 
 
 def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> None:
@@ -52,6 +52,9 @@ def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> N
         # With its default fusions, the 2.21 wheel emits thunks that its own ahead-of-time compiler refuses. Older wheels have
         # neither these fusions nor the flag.
         *(["--xla_cpu_experimental_ynn_fusion_type="] if _installed() >= (2, 21) else []),
+        # Code that flushes denormals by itself would do so where a model doesn't: with `flush_denormals = False`. Without, a run
+        # sets the core's mode.
+        *(["--xla_cpu_ftz=false"] if _installed() >= (2, 22) else []),
         # XLA turns a small loop into one kernel and orders its arguments by a hash table, which differs in each process.
         # The objects would not be reproducible.
         "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0",

@@ -62,7 +62,15 @@ class Program:
         self.fetches = tuple(fetches)
         self.origins: dict[str, str] = {}
         """For each node that a pass added, the exported graph's node that it replaces, `node` or `function/node`."""
+        self.running = ""
+        """The name of the pass that runs."""
+        self.reasons: dict[tuple[str, str], str] = {}
+        """Why a pass left a node as it is, by the pass's name and the node's."""
         self._names = {node.name for node in graph.node}
+
+    def missed(self, node: node_def_pb2.NodeDef, reason: str) -> None:
+        """Notes a near miss of the pass that runs: it is for such nodes, but the change isn't legal, or doesn't pay off."""
+        self.reasons.setdefault((self.running, node.name), reason)
 
     @staticmethod
     def of(graph: graph_pb2.GraphDef, config: Any) -> Program:

@@ -54,18 +54,15 @@ NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
 SGD = Finish(1, None, 0, None, -math.inf, math.inf, 8, 3, scale=-0.5)
 FIVE = Finish(0, 1, None, None, 0.0, math.inf, 5, 3)
 KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "five": (FIVE,), "sgd": (SGD,), "other": ()}
+BUFFERS = (Buffer(4096, "temp", None, None), Buffer(64, "constant", None, None), Buffer(32, "parameter", 0, None))
 B = (2, 0, 32)
 """An argument that is a bias for 8 columns."""
 
 
 def attached(*thunks: Thunk, kind: str = "temp") -> CompiledFunction:
     """Returns the result for thunks that use 4096 bytes of a buffer of this kind, a constant, and an argument."""
-    buffers = (
-        Buffer(4096, kind, 1 if kind == "parameter" else None, None),
-        Buffer(64, "constant", None, None),
-        Buffer(32, "parameter", 0, None),
-    )
-    function = CompiledFunction(buffers, (2,), (), ("c",), (), thunks)
+    first = Buffer(4096, kind, 1 if kind == "parameter" else None, None)
+    function = CompiledFunction((first, *BUFFERS[1:]), (2,), (), ("c",), (), thunks)
     return epilogues.attach(function, KNOWN)
 
 
@@ -126,6 +123,29 @@ class AttachTest(unittest.TestCase):
         five = dataclasses.replace(few, filters=5)
         finish = kernel("five", (0, 2048, 1620), (2, 0, 20), (0, 2048, 1620))
         self.assertEqual(len(attached(five, finish).thunks), 2)
+
+    def test_near_misses(self) -> None:
+        """Protects who looks for a slow kernel: one that finishes a product but stays says why, and others say nothing."""
+        product, finish = dot(left=0, out=512), kernel("biased", (0, 512, 128), B, (0, 512, 128))
+        many = kernel("narrow", (0, 1024, 1040), (2, 0, 16), (0, 1024, 1040))
+        reads = kernel("unknown", (0, 512, 4), (0, 2048, 4))
+        for thunks, wanted in (
+            ((product, finish), ()),
+            ((product, kernel("biased", (0, 1024, 128), B, (0, 1024, 128))), ()),
+            ((product, finish, finish), ("the product has another epilogue",)),
+            ((product, reads, finish), ("unknown in between uses what it reads or writes",)),
+            ((dot(left=0, out=1024, rows=65, columns=4), many), ("more than 64 rows have fewer than 8 columns",)),
+            ((dataclasses.replace(product, dtype="int32_t"), finish), ("the product is in int32_t",)),
+            (
+                (product, kernel("biased", (0, 512, 128), B, (2, 0, 128))),
+                ("its result is where the product still reads",),
+            ),
+        ):
+            with self.subTest(wanted):
+                reasons: list[str] = []
+                function = CompiledFunction(BUFFERS, (2,), (), ("c",), (), thunks)
+                epilogues.attach(function, KNOWN, lambda _, reason, reasons=reasons: reasons.append(reason))
+                self.assertEqual(tuple(reasons), wanted)
 
     def test_elsewhere(self) -> None:
         """Protects memory traffic and readers: the product goes where the result does, unless it is read later."""

@@ -55,6 +55,70 @@ class OlderTest(unittest.TestCase):
                     header.parse(OLDER.replace(old, new))
 
 
+class NewerTest(unittest.TestCase):
+    """The texts of TensorFlow 2.22."""
+
+    def test_sort(self) -> None:
+        """Protects users of 2.22: a sort of the whole array is read, and one of a part is refused."""
+        begin, end = OLDER.index("// Sort Thunk"), OLDER.index("// TopK Thunk")
+        text = OLDER[:begin] + NEWER_SORT + OLDER[end:]
+        (sort,) = (each for each in header.parse(text).thunks if isinstance(each, Sort))
+        self.assertEqual(sort, Sort("compare", (Slice(3, 0),), (4,), (64, 16, 1), True))
+        for old, new in (
+            ("/*start_slice=*/0", "/*start_slice=*/1"),
+            ("int64_t>(64)", "int64_t>(32)"),
+            (">(64) * 1", ">(64) * 2"),
+        ):
+            with self.subTest(new), self.assertRaisesRegex(TfaotError, "has a part that the rules don't know"):
+                self.assertEqual(1, text.count(old))
+                header.parse(text.replace(old, new))
+
+    def test_seed(self) -> None:
+        """Protects reproducible runs: numbers that XLA seeds from the system are refused, with what to draw in their place."""
+        seed = "// Rng Seed Thunk { uint64_t seed = static_cast<uint64_t>(run_options->rng_seed()); if (seed == 0) {"
+        with self.assertRaisesRegex(TfaotError, "XLA seeds anew in each run(.|\n)*draw with tf.random or stablehlo"):
+            header.parse(OLDER.replace("// Sort Thunk", seed + " } } // Sort Thunk"))
+
+
+NEWER_SORT = """
+     // Sort Thunk
+     {
+       std::vector<std::byte*> values = {
+         reinterpret_cast<std::byte*>(reinterpret_cast<std::byte*>(buffer_table[3]) + 0)
+       };
+       std::vector<size_t> primitive_sizes = {
+         4
+       };
+
+       // Type alias compatible with `FunctionLibrary::Comparator`.
+       using Comparator = void(bool* result, const void* run_options,
+                               const void** params, const void* buffer_table,
+                               const void* status, const void* prof_counters);
+       Comparator* comparator = reinterpret_cast<Comparator*>(
+           compare);
+
+       absl::AnyInvocable<bool(const void** data)> less_than =
+           [comparator](const void** data) {
+             bool result;
+             (*comparator)(&result, nullptr, data, nullptr, nullptr, nullptr);
+             ABSL_ANNOTATE_MEMORY_IS_INITIALIZED(&result, sizeof(result));
+             return result;
+           };
+
+       xla::cpu::internal::SortInplace(
+         {
+           64,
+           16,
+           1
+         },
+         /*start_slice=*/0,
+         /*end_slice=*/static_cast<int64_t>(64) * 1,
+         values, primitive_sizes, true, &less_than);
+     }
+
+     """
+
+
 OLDER = """
   static constexpr size_t kNumArgs = 1;
   static constexpr size_t kNumResults = 1;

@@ -1,4 +1,4 @@
-"""Errors for users whose machine or Python isn't supported."""
+"""Errors for users whose machine or Python isn't supported, and which Pythons are."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 
@@ -11,8 +11,11 @@ load(
     "no_python_error",
     "platform_error",
     "python_error",
+    "supported_pythons",
     "uncopied_python_warning",
 )
+
+_SUPPORTED = supported_pythons("tensorflow-cpu==2.21.0 \\")
 
 def _contains(env, text, pieces):
     for piece in pieces:
@@ -22,7 +25,7 @@ def _supported_test_impl(ctx):
     """Protects users without a problem: they see no error."""
     env = unittest.begin(ctx)
     for version in ["3.10", "3.11", "3.12", "3.13"]:
-        asserts.equals(env, None, python_error("/usr/bin/python3", "cpython", version))
+        asserts.equals(env, None, python_error("/usr/bin/python3", "cpython", version, _SUPPORTED))
     asserts.equals(env, None, platform_error("linux", "amd64"))
     asserts.equals(env, None, platform_error("linux", "aarch64"))
     return unittest.end(env)
@@ -35,11 +38,23 @@ def _old_python_test_impl(ctx):
     for version in ["3.9", "3.14", "2.7"]:
         _contains(
             env,
-            python_error("/usr/bin/python3", "cpython", version),
+            python_error("/usr/bin/python3", "cpython", version, _SUPPORTED),
             ["/usr/bin/python3 is cpython " + version, "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
         )
-    _contains(env, python_error("/opt/pypy", "pypy", "3.10"), ["/opt/pypy is pypy 3.10", "needs cpython"])
+    _contains(env, python_error("/opt/pypy", "pypy", "3.10", _SUPPORTED), ["/opt/pypy is pypy 3.10", "needs cpython"])
     return unittest.end(env)
+
+def _wheels_test_impl(ctx):
+    """Protects users of another TensorFlow: the Pythons are those of its wheel, whatever the package is called."""
+    env = unittest.begin(ctx)
+    asserts.equals(env, "3.10", _SUPPORTED[0])
+    asserts.equals(env, _SUPPORTED, supported_pythons("a==1\ntensorflow==2.20.1 ; python_version < '4'\n"))
+    asserts.equals(env, ["3.10", "3.11", "3.12", "3.13", "3.14"], supported_pythons("jax==0.9.0\n"))
+    for lock in ["tf-nightly-cpu==2.22.0.dev20260905 \\", "tf-nightly==2.23.0.dev1"]:
+        asserts.equals(env, ["3.11", "3.12", "3.13", "3.14"], supported_pythons(lock))
+    return unittest.end(env)
+
+_wheels_test = unittest.make(_wheels_test_impl)
 
 _old_python_test = unittest.make(_old_python_test_impl)
 
@@ -48,7 +63,7 @@ def _broken_python_test_impl(ctx):
     env = unittest.begin(ctx)
     _contains(
         env,
-        broken_python_error("/shims/python3.9", "pyenv: python3.9: command not found"),
+        broken_python_error("/shims/python3.9", "pyenv: python3.9: command not found", _SUPPORTED),
         ["/shims/python3.9 doesn't run: pyenv: python3.9: command not found", "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
     )
     return unittest.end(env)
@@ -60,7 +75,7 @@ def _no_python_test_impl(ctx):
     env = unittest.begin(ctx)
     _contains(
         env,
-        no_python_error(["python3 isn't on PATH", "/usr/bin/python3.13 doesn't run: boom"]),
+        no_python_error(["python3 isn't on PATH", "/usr/bin/python3.13 doesn't run: boom"], _SUPPORTED),
         ["3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON", "\n  python3 isn't on PATH\n  /usr/bin/python3.13 doesn't run: boom"],
     )
     return unittest.end(env)
@@ -119,6 +134,7 @@ def python_version_test_suite(*, name):
         name,
         _supported_test,
         _old_python_test,
+        _wheels_test,
         _broken_python_test,
         _no_python_test,
         _no_pip_test,

@@ -1,5 +1,6 @@
 """The profile's table, from the output of perf and a benchmark. What perf measures depends on the machine."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from tfaot import profile
 
 class ProfileTest(unittest.TestCase):
     def test_table(self) -> None:
-        """Samples are counted by function, whatever the offset. Kernels lose tfcompile's prefix, and shares become times."""
+        """Samples are counted by function, whatever the offset. Kernels lose their prefix, and near misses follow them."""
         script = "\n".join(
             [
                 "    55d0c0de tfcompile_xla_generated_tfcompile_12_tfaot_internal__M1a_add_fusion+0x10 (/a/driver)",
@@ -19,11 +20,17 @@ class ProfileTest(unittest.TestCase):
                 "",
             ]
         )
+        prefix = "tfcompile_xla_generated_tfcompile_12_tfaot_internal__"
+        missed = [
+            {"pass": "epilogues", "what": f"{prefix}M1a_add_fusion", "origin": "net/add", "reason": "it is in a loop"},
+            {"pass": "softmax", "what": f"{prefix}M1a_other", "origin": "", "reason": "something reads it"},
+        ]
         self.assertEqual(
-            profile.table(script, 9.0),
+            profile.table(script, 9.0, profile.near_misses([json.dumps({"missed": missed})])),
             [
                 "  share    us/step  function",
                 "  66.7%       6.00  M1a_add_fusion",
+                "                    left by epilogues: it is in a loop (net/add)",
                 "  33.3%       3.00  [unknown]",
             ],
         )

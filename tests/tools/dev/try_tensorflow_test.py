@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -16,13 +17,33 @@ TOOL = str(Path(try_tensorflow.__file__))
 
 class TryTensorflowTest(unittest.TestCase):
     def test_lock_input(self) -> None:
-        """Only TensorFlow and the Keras of its series change, and requirements are added."""
-        self.assertEqual(
-            "# tensorflow-cpu==\ntensorflow-cpu==2.20.0\ntf-keras==2.20.*\nnumpy==2.2.6\nprotobuf<7\n",
-            try_tensorflow.lock_input(
-                "# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n", "2.20.0", ["protobuf<7"]
-            ),
-        )
+        """Only TensorFlow and the Keras of its series change, and requirements are added. A nightly's Keras is a nightly."""
+        text = "# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n"
+        for wanted, expected in (
+            ("2.20.0", "tensorflow-cpu==2.20.0\ntf-keras==2.20.*\n"),
+            ("tensorflow==2.20.1", "tensorflow==2.20.1\ntf-keras==2.20.*\n"),
+            ("tf-nightly-cpu==2.22.0.dev2", "tf-nightly-cpu==2.22.0.dev2\ntf-keras-nightly==2.22.*\n"),
+        ):
+            self.assertEqual(
+                f"# tensorflow-cpu==\n{expected}numpy==2.2.6\nprotobuf<7\n",
+                try_tensorflow.lock_input(text, try_tensorflow.requirement(wanted), ["protobuf<7"]),
+            )
+
+    def test_lock_settings(self) -> None:
+        """The packages are locked for this Python alone, and the nightly Keras brings no second TensorFlow."""
+        text = (Path(__file__).parents[3] / "tools/python/pyproject.toml").read_text(encoding="utf-8")
+        for wanted, dropped in (("tf-nightly-cpu==2.22.0.dev2", True), ("tf-nightly==2.22.0.dev2", False)):
+            changed = try_tensorflow.lock_settings(text, try_tensorflow.requirement(wanted))
+            self.assertNotIn("3.10", changed)
+            self.assertEqual(dropped, "\"tf-nightly ; python_version < '0'\"" in changed)
+
+    def test_new_python(self) -> None:
+        """A Python that the pinned NumPy and h5py have no wheels for gets later ones."""
+        for python, pinned in (("3.13", True), ("3.14", False)):
+            wanted = dataclasses.replace(try_tensorflow.requirement("2.22.0"), python=python)
+            self.assertEqual(pinned, "numpy==2.2.6" in try_tensorflow.lock_input("numpy==2.2.6\n", wanted, []))
+            changed = try_tensorflow.lock_settings("override-dependencies = [\n]\n", wanted)
+            self.assertEqual(pinned, '"h5py>=3.15"' not in changed)
 
     def test_module(self) -> None:
         """The copy of this repository's MODULE.bazel installs the lock, and only its own extension changes."""
@@ -73,7 +94,9 @@ class TryTensorflowTest(unittest.TestCase):
         )
         self.assertEqual(1, result.returncode)
         self.assertEqual(
-            "try_tensorflow: 'nightly' isn't a version of tensorflow-cpu; give one like 2.20.0\n", result.stderr
+            "try_tensorflow: 'nightly' is no version of TensorFlow; give one like 2.20.0, or a requirement like "
+            "tf-nightly-cpu==2.22.0.dev20260905\n",
+            result.stderr,
         )
 
 

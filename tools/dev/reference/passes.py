@@ -31,7 +31,12 @@ The output group `manifest` has a `NAME.passes.json` for each entry point and ba
 places that each pass changed: 0 if it changed none, and `null` if it is off. `failed` has
 what a pass said that raised an exception: the build goes on without it, and warns. `packed` lists the packed constants, with
 their shapes and their bytes before and after. `kernels` lists the runtime's sources that the code calls; programs link
-them for the code's CPU levels.
+them for the code's CPU levels. `remaining` has the number of XLA's kernels that the code still calls, by CPU level.
+
+`missed` lists near misses: what a pass is for, but left as it is. Each has the `pass`, `what` it left (the symbol of a kernel
+or a constant, a product's sizes, or a node of the graph), the node that it comes from (`origin`), and the `reason`: something
+else reads the value, a write or a loop is in between, or it is too small. `./bazelw run //tools/dev:profile` and `tfaot profile`
+show them below the time of the kernel.
 
 Only the compile stage applies passes. HLO, StableHLO, bundles, and TensorFlow's own numbers come from the graph as it was
 exported. Every generated test therefore compares rewritten code with the original.

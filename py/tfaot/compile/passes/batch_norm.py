@@ -95,6 +95,11 @@ class _Folder:
         """Folds what follows one product, if possible. Returns whether it did."""
         kernel = self._kernel(product)
         if kernel is None:
+            for user in self._users[product.name]:
+                if user.node.op in _NORMS and not user.node.attr["is_training"].b:
+                    self._program.missed(
+                        user.node, f"the kernel of {product.name} isn't a constant of this product alone"
+                    )
             return False
         channels, axis, shaped = _layout(product, kernel.shape)
         chain = self._follow(product, channels, axis)
@@ -104,6 +109,7 @@ class _Folder:
             folded = _flushed(kernel, kernel.dtype) * chain.scale.reshape(shaped)
             offset = chain.offset.astype(kernel.dtype)
         if not (_fits(folded, kernel.dtype, shaped) and np.isfinite(offset).all()):
+            self._program.missed(product, "the kernel isn't finite after it")
             return False
         folded = folded.astype(kernel.dtype)
         program = self._program

@@ -56,6 +56,10 @@ def max_pools(program: Program) -> int:
         if shape is not None and axes is not None:
             _write(program, node, shape, axes)
             count += 1
+        else:
+            program.missed(
+                node, f"its windows have more than {_LARGEST} values, or the image fewer than {_NARROW} channels"
+            )
     return count
 
 

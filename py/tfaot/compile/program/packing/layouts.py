@@ -76,11 +76,19 @@ def pack(
     for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
         products = [each for each in uses.products if applies(each)]
         stays = uses.other or len(products) < len(uses.products)
-        if index in compiled.packed or not products or (stays and len(constant.value) > largest_copy):
+        if index in compiled.packed or not products:
+            continue
+        symbol = constant.places[0][2]
+        if stays and len(constant.value) > largest_copy:
+            compiled.missed(symbol, f"something else reads it, too, and it has {len(constant.value)} bytes")
             continue
         first, *rest = products
         contents = packed(constant.value, first)
-        if contents is None or any(packed(constant.value, each) != contents for each in rest):
+        if contents is None:
+            compiled.missed(symbol, "the packing can't store its values, or saves nothing")
+            continue
+        if any(packed(constant.value, each) != contents for each in rest):
+            compiled.missed(symbol, "its products read it in different orders")
             continue
         for isa, buffer, symbol in constant.places:
             target = buffer

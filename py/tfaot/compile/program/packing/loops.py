@@ -15,7 +15,7 @@ import dataclasses
 from tfaot.compile.program.packing.layouts import PANEL_BYTES
 from tfaot.compile.program.packing.prepack import has_panels
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
@@ -42,20 +42,21 @@ def pack_loops(compiled: Compiled) -> int:
     """
     if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
         return 0
-    compiled.change(packed)
+    compiled.change(lambda function: packed(function, compiled.missed))
     return compiled.most(lambda each: isinstance(each, Pack))
 
 
-def packed(function: CompiledFunction) -> CompiledFunction:
+def packed(function: CompiledFunction, missed: Missed = unnoted) -> CompiledFunction:
     """Returns a function that packs right sides before its loops.
 
     Args:
       function: from tfcompile's header, after `prepack`.
+      missed: is told of products in loops that stay.
 
     Returns:
       A function with the same results, with a buffer for each packed right side.
     """
-    packer = _Packer(list(function.buffers))
+    packer = _Packer(list(function.buffers), missed)
     thunks = packer.sequence(function.thunks)
     return dataclasses.replace(function, buffers=tuple(packer.buffers), thunks=thunks)
 
@@ -63,8 +64,9 @@ def packed(function: CompiledFunction) -> CompiledFunction:
 class _Packer:
     """Packs right sides before outer loops first, so that an inner loop doesn't pack them again."""
 
-    def __init__(self, buffers: list[Buffer]) -> None:
+    def __init__(self, buffers: list[Buffer], missed: Missed) -> None:
         self.buffers = buffers
+        self._missed = missed
 
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []
@@ -74,6 +76,9 @@ class _Packer:
                 found = self._packs(thunk)
                 result += dict.fromkeys(found.values())
                 inside = _with(thunk, found)
+            elif isinstance(thunk, For):
+                for dot in filter(_has_panels, walk((thunk,))):
+                    self._missed(dot, f"its loop has {thunk.trips} steps")
             result.append(inside.with_bodies(self.sequence))
         return tuple(result)
 
@@ -83,9 +88,10 @@ class _Packer:
         shared: dict[Pack, Pack] = {}
         found: dict[Dot, Pack] = {}
         for dot in walk((loop,)):
-            if not isinstance(dot, Dot) or dot.packing != "none" or not has_panels(dot):
+            if not isinstance(dot, Dot) or not _has_panels(dot):
                 continue
             if any(overlap(dot.places[1], place) for place in written):
+                self._missed(dot, "its loop changes the right side")
                 continue
             columns = PANEL_BYTES // SIZES[dot.dtype]
             size = -(-dot.m // columns) * dot.k * PANEL_BYTES
@@ -96,6 +102,10 @@ class _Packer:
                 self.buffers.append(Buffer(size, "temp", None, None))
             found[dot] = shared[pack]
         return found
+
+
+def _has_panels(thunk: Thunk) -> bool:
+    return isinstance(thunk, Dot) and thunk.packing == "none" and has_panels(thunk)
 
 
 def _with(loop: Thunk, found: dict[Dot, Pack]) -> Thunk:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import ColumnSums, CompiledFunction, Kernel, Slice, Thunk
 from tfaot.compile.program.values.instructions import Fusion, Window, fusions, windows
 from tfaot.xla.module import Instruction, Module
@@ -47,7 +47,7 @@ def column_reduction(compiled: Compiled) -> int:
       The number of sums at the level with the most.
     """
     if known := compiled.kernels(summed):
-        compiled.change(lambda function: replace(function, known))
+        compiled.change(lambda function: replace(function, known, compiled.missed))
     return compiled.most(lambda each: isinstance(each, ColumnSums))
 
 
@@ -64,26 +64,31 @@ def summed(module: Module) -> dict[str, Summed]:
     return {kernel: each for kernel, each in found.items() if each is not None}
 
 
-def replace(function: CompiledFunction, known: Mapping[str, Summed]) -> CompiledFunction:
+def replace(function: CompiledFunction, known: Mapping[str, Summed], missed: Missed = unnoted) -> CompiledFunction:
     """Replaces kernels by calls of the runtime, also in loops.
 
     Args:
       function: the function from tfcompile's header.
       known: the result of `summed` for its kernels.
+      missed: is told of kernels that only add up rows but stay.
     """
-    return dataclasses.replace(function, thunks=tuple(_replaced(thunk, known) for thunk in function.thunks))
+    return dataclasses.replace(function, thunks=tuple(_replaced(thunk, known, missed) for thunk in function.thunks))
 
 
-def _replaced(thunk: Thunk, known: Mapping[str, Summed]) -> Thunk:
+def _replaced(thunk: Thunk, known: Mapping[str, Summed], missed: Missed) -> Thunk:
     found = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
     if found is None or not isinstance(thunk, Kernel):
-        return thunk.with_bodies(lambda body: tuple(_replaced(each, known) for each in body))
+        return thunk.with_bodies(lambda body: tuple(_replaced(each, known, missed) for each in body))
     if len(thunk.args) != found.arguments:
         return thunk
     values, result = thunk.args[found.values], thunk.args[-1]
     call = dataclasses.replace(found.sums, out=result.slice, input=values.slice)
     (out, out_size), (read, read_size) = call.places
     if (out_size, read_size) != (result.size, values.size) or overlap((out, out_size), (read, read_size)):
+        missed(thunk, "its result is where its values are")
+        return thunk
+    if found.sums.arrays * found.sums.rows * found.sums.columns < _LEAST:
+        missed(thunk, f"it adds up fewer than {_LEAST} values")
         return thunk
     return call
 
@@ -95,7 +100,7 @@ def _summed(fusion: Fusion) -> Summed | None:
         return None
     reduced = fusion.operand(root, 0)
     values = fusion.bare(reduced)
-    if values.opcode != "parameter" or fusion.constant(fusion.operand(root, 1)) != 0 or reduced.count < _LEAST:
+    if values.opcode != "parameter" or fusion.constant(fusion.operand(root, 1)) != 0 or not reduced.count:
         return None
     found = _whole(reduced, root.dimensions) if root.opcode == "reduce" else _blocks(reduced, windows(root, reduced))
     if found is None or fusion.combined_by(root) != "add":

@@ -21,7 +21,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tfaot.compile.program.thunks.accesses import is_needed, overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
@@ -53,21 +53,24 @@ def epilogues(compiled: Compiled) -> int:
     Returns:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
-    compiled.change(lambda function: attach(function, compiled.finishes))
+    compiled.change(lambda function: attach(function, compiled.finishes, compiled.missed))
     return compiled.most(lambda each: isinstance(each, Dot | Convolution) and each.epilogue is not None)
 
 
-def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) -> CompiledFunction:
+def attach(
+    function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]], missed: Missed = unnoted
+) -> CompiledFunction:
     """Merges kernels into the products and convolutions that they finish.
 
     Args:
       function: the function from tfcompile's header.
       known: the result of `finishes` for its kernels.
+      missed: is told of kernels that finish a product but stay.
 
     Returns:
       A function with the same results. It may have one more buffer.
     """
-    attacher = _Attacher(len(function.buffers), known)
+    attacher = _Attacher(len(function.buffers), known, missed)
     sequence = attacher.sequence(function.thunks)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
     temporary = function.temporary
@@ -124,9 +127,10 @@ class _Attacher:
     products computes it right before.
     """
 
-    def __init__(self, staging: int, known: Mapping[str, tuple[Finish, ...]]) -> None:
+    def __init__(self, staging: int, known: Mapping[str, tuple[Finish, ...]], missed: Missed) -> None:
         self._staging = Slice(staging, 0)
         self._known = known
+        self._missed = missed
         self.bytes = 0
 
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
@@ -138,20 +142,38 @@ class _Attacher:
 
     def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
         """Merges a kernel into one of the products before it, if possible. Returns whether it did."""
+        reason = ""
         for index in reversed(range(len(result))):
             product = result[index]
             if isinstance(product, Dot | Convolution) and not product.epilogue:
-                if epilogue := self._epilogue(product, kernel):
+                epilogue = self._epilogue(product, kernel)
+                if isinstance(epilogue, Epilogue):
                     result[index] = dataclasses.replace(product, epilogue=epilogue)
                     return True
+                reason = reason or epilogue
                 # Other thunks in between may read the input.
                 before = result[index - 1] if index and product is result[-1] else None
                 if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, kernel)):
                     result[index - 1 : index + 1] = both
                     return True
             if not _may_move(kernel, product):
-                return False
+                if self._may_finish(kernel, product):
+                    reason = reason or "the product has another epilogue"
+                elif any(self._may_finish(kernel, each) for each in result[:index]):
+                    reason = f"{product.title or 'a loop'} in between uses what it reads or writes"
+                break
+        if reason:
+            self._missed(kernel, reason)
         return False
+
+    def _may_finish(self, kernel: Kernel, product: Thunk) -> bool:
+        """Returns whether a kernel may read a product's result as what it finishes."""
+        if not isinstance(product, Dot | Convolution):
+            return False
+        place, size = product.places[0]
+        result = SizedSlice(product.epilogue.out if product.epilogue else place, size)
+        ways = self._known[kernel.symbol]
+        return any(len(kernel.args) == way.arguments and kernel.args[way.value] == result for way in ways)
 
     def _staged(
         self, before: Dot | Convolution, product: Dot | Convolution, kernel: Kernel
@@ -175,21 +197,23 @@ class _Attacher:
         else:
             there = dataclasses.replace(product, input=self._staging)
         epilogue = self._epilogue(there, kernel)
-        if epilogue is None:
+        if not isinstance(epilogue, Epilogue):
             return None
         self.bytes = max(self.bytes, moved[1])
         to_staging = dataclasses.replace(before.epilogue, out=self._staging)
         return dataclasses.replace(before, epilogue=to_staging), dataclasses.replace(there, epilogue=epilogue)
 
-    def _epilogue(self, product: Dot | Convolution, kernel: Kernel) -> Epilogue | None:
-        """Returns what a kernel does to a product's result, if our code can do it too."""
+    def _epilogue(self, product: Dot | Convolution, kernel: Kernel) -> Epilogue | str:
+        """Returns what a kernel does to a product's result, or why our code can't do it too; nothing if it does something else."""
+        if not self._may_finish(kernel, product):
+            return ""
         if product.dtype not in ("float", "double"):
-            return None
+            return f"the product is in {product.dtype}"
         (out, size), *operands = product.places
         columns = product.m if isinstance(product, Dot) else product.filters
         if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS and not _shares_vectors(product):
-            return None
-        args = kernel.args
+            return f"more than {_ROWS} rows have fewer than {_NARROW} columns"
+        args, reason = kernel.args, "it has other columns than the product"
         for way in self._known.get(kernel.symbol, ()):
             to = args[-1].slice
             biases = [args[index] for index in (way.bias, way.addend_bias) if index is not None]
@@ -200,12 +224,15 @@ class _Attacher:
                 or any(each.size != size for each in (*addends, args[-1]))
                 or way.columns != columns
                 or any(each.size != SIZES[product.dtype] * columns for each in biases)
-                or (way.scale != 1 and size > _LARGEST_STEP)
             ):
+                continue
+            if way.scale != 1 and size > _LARGEST_STEP:
+                reason = f"the variable has more than {_LARGEST_STEP} bytes"
                 continue
             # Values are finished while others are still being computed. What an epilogue reads must not be overwritten before.
             written = [(out, size)] if to == out else [(out, size), (to, size)]
             read = [*operands, *((each.slice, each.size) for each in (*biases, *addends) if each.slice != to)]
+            reason = "its result is where the product still reads"
             if any(overlap(a, b) for a in written for b in read) or (len(written) == 2 and overlap(*written)):
                 continue
             if any(each.slice == to for each in biases) or any(each.slice == out for each in addends):
@@ -215,4 +242,4 @@ class _Attacher:
                 return None if index is None else args[index].slice
 
             return Epilogue(at(way.bias), at(way.addend), at(way.addend_bias), to, way.low, way.high, way.scale)
-        return None
+        return reason

@@ -21,7 +21,7 @@ import dataclasses
 import numpy as np
 
 from tfaot.compile.program.thunks.accesses import is_needed, overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     CompiledFunction,
@@ -49,11 +49,11 @@ def filter_gradients(compiled: Compiled) -> int:
       The number of gradients at the level with the most.
     """
     known = compiled.kernels(copies)
-    compiled.change(lambda function: replace(function, known))
+    compiled.change(lambda function: replace(function, known, compiled.missed))
     return compiled.most(lambda each: isinstance(each, FilterGradient))
 
 
-def replace(function: CompiledFunction, known: dict[str, Computation]) -> CompiledFunction:
+def replace(function: CompiledFunction, known: dict[str, Computation], missed: Missed = unnoted) -> CompiledFunction:
     """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
 
     Loops stay: what a step writes, the next one may read.
@@ -61,6 +61,7 @@ def replace(function: CompiledFunction, known: dict[str, Computation]) -> Compil
     Args:
       function: the function from tfcompile's header.
       known: the result of `copies` for its kernels.
+      missed: is told of convolutions of one copy that stay.
     """
     temporary = function.temporary
     sequence = list(function.thunks)
@@ -74,6 +75,9 @@ def replace(function: CompiledFunction, known: dict[str, Computation]) -> Compil
         input_copy = _copy(sequence, index, image, (batch, x, y, channels), (3, 1, 2, 0), known)
         gradient_copy = _copy(sequence, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3), known)
         if input_copy is None or gradient_copy is None:
+            if input_copy is not gradient_copy:
+                operand = "input" if input_copy is None else "gradient"
+                missed(thunk, f"its {operand} isn't a copy that XLA only made in another order, or has changed since")
             continue
         gradient = FilterGradient(
             out=thunk.out,
@@ -92,6 +96,8 @@ def replace(function: CompiledFunction, known: dict[str, Computation]) -> Compil
         if not any(overlap(result, each) for each in operands):
             sequence[index] = gradient
             made |= {input_copy, gradient_copy}
+        else:
+            missed(thunk, "its result is where the originals of its operands are")
     for index in sorted(made, reverse=True):
         if not is_needed(sequence[index].places[1], sequence[index + 1 :], temporary):
             del sequence[index]

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from tfaot.compile.program.packing.gemv_packing import product_of
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dense, DenseNet, Kernel, SizedSlice, Thunk
 from tfaot.compile.program.values.finishes import Finish
 from tfaot.compile.program.values.vectors import VectorProduct, vector_products
@@ -36,12 +36,15 @@ def mlp_fusion(compiled: Compiled) -> int:
       The number of layers at the level with the most.
     """
     known = compiled.kernels(vector_products)
-    compiled.change(lambda function: join(function, known, compiled.finishes))
+    compiled.change(lambda function: join(function, known, compiled.finishes, compiled.missed))
     return compiled.most(lambda each: len(each.layers) if isinstance(each, DenseNet) else 0)
 
 
 def join(
-    function: CompiledFunction, known: Mapping[str, VectorProduct], finishes: Mapping[str, tuple[Finish, ...]]
+    function: CompiledFunction,
+    known: Mapping[str, VectorProduct],
+    finishes: Mapping[str, tuple[Finish, ...]],
+    missed: Missed = unnoted,
 ) -> CompiledFunction:
     """Replaces small products of one row, and what finishes them in place, by nets.
 
@@ -49,39 +52,47 @@ def join(
       function: the function from tfcompile's header.
       known: the result of `vector_products` for its kernels.
       finishes: the result of `finishes` for its kernels.
+      missed: is told of products of one row, and what finishes them, that stay.
     """
-    return dataclasses.replace(function, thunks=_sequence(function.thunks, known, finishes))
+    return dataclasses.replace(function, thunks=_sequence(function.thunks, known, finishes, missed))
 
 
 def _sequence(
-    sequence: tuple[Thunk, ...], known: Mapping[str, VectorProduct], finishes: Mapping[str, tuple[Finish, ...]]
+    sequence: tuple[Thunk, ...],
+    known: Mapping[str, VectorProduct],
+    finishes: Mapping[str, tuple[Finish, ...]],
+    missed: Missed,
 ) -> tuple[Thunk, ...]:
     result: list[Thunk] = []
     for thunk in sequence:
         before = result[-1] if result else None
         layers = before.layers if isinstance(before, DenseNet) else ()
-        if isinstance(thunk, Kernel) and (layer := _layer(thunk, known.get(thunk.symbol))):
+        if isinstance(thunk, Kernel) and (layer := _layer(thunk, known.get(thunk.symbol), missed)):
             if layers and layers[-1].out == layer.row:
                 result[-1] = DenseNet((*layers, layer))
             else:
                 result.append(DenseNet((layer,)))
-        elif isinstance(thunk, Kernel) and layers and (last := _finished(layers[-1], thunk, finishes)):
+        elif isinstance(thunk, Kernel) and layers and (last := _finished(layers[-1], thunk, finishes, missed)):
             result[-1] = DenseNet((*layers[:-1], last))
         else:
-            result.append(thunk.with_bodies(lambda body: _sequence(body, known, finishes)))
+            result.append(thunk.with_bodies(lambda body: _sequence(body, known, finishes, missed)))
     return tuple(result)
 
 
-def _layer(kernel: Kernel, known: VectorProduct | None) -> Dense | None:
+def _layer(kernel: Kernel, known: VectorProduct | None, missed: Missed) -> Dense | None:
     """Returns the layer that a kernel computes, if it is small and the runtime can compute it."""
-    dot = None if known is None else product_of(kernel, known)
+    if known is None:
+        return None
+    dot = product_of(kernel, known)
     if dot is None or dot.batch != 1 or not 0 < dot.k * dot.m <= LARGEST:
+        sizes = f"{known.batch} matrices of {known.depth} x {known.columns} values"
+        missed(kernel, f"it multiplies by {sizes}" if dot else "its result is where its operands are")
         return None
     bias = dot.epilogue.addend if dot.epilogue else None
     return Dense(dot.out, dot.rhs, dot.lhs, bias, dot.k, dot.m, dot.transpose_lhs, -math.inf, math.inf)
 
 
-def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish, ...]]) -> Dense | None:
+def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish, ...]], missed: Missed) -> Dense | None:
     """Returns a layer that also does what a kernel does to its result in place, if that is possible."""
     size = SIZES["float"] * layer.columns
     place = SizedSlice(layer.out, size)
@@ -102,4 +113,6 @@ def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish,
             continue
         bias = biases[0].slice if biases else layer.bias
         return dataclasses.replace(layer, bias=bias, low=way.low, high=way.high)
+    if place in kernel.args[:-1] and finishes.get(kernel.symbol):
+        missed(kernel, "it does something else than a bias and bounds in place, or the layer before it has them")
     return None

@@ -21,7 +21,7 @@ import numpy as np
 from tfaot.compile.program.packing.gemv_packing import product_of
 from tfaot.compile.program.packing.layouts import STREAMS
 from tfaot.compile.program.thunks.accesses import is_read, overlap, without
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed
 from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dot, Kernel, Place, Slice, Thunk
 from tfaot.compile.program.values.copies import Order, copies, order
 from tfaot.compile.program.values.vectors import vector_products
@@ -51,7 +51,7 @@ def transpose_folding(compiled: Compiled) -> int:
     """
     known = _Known(compiled)
     before = {isa: len(function.thunks) for isa, function in compiled.functions.items()}
-    compiled.change(lambda function: _without_copies(function, known))
+    compiled.change(lambda function: _without_copies(function, known, compiled.missed))
     return max(before[isa] - len(function.thunks) for isa, function in compiled.functions.items())
 
 
@@ -71,7 +71,7 @@ class _Known:
         return None
 
 
-def _without_copies(function: CompiledFunction, known: _Known) -> CompiledFunction:
+def _without_copies(function: CompiledFunction, known: _Known, missed: Missed) -> CompiledFunction:
     """Returns a function with the same results, without the copies that its products don't need."""
     temporary = function.temporary
     # Loops stay: what a step writes, the next one may read.
@@ -82,9 +82,11 @@ def _without_copies(function: CompiledFunction, known: _Known) -> CompiledFuncti
         copy = known.copies.get(thunk.symbol) if isinstance(thunk, Kernel) else None
         if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2:
             changed = _reading(sequence, index, copy, known, temporary)
-            if changed is None:
-                changed = _writing(sequence, index, copy, known, temporary)
-            if changed is not None:
+            if isinstance(changed, str):
+                reason, changed = changed, _writing(sequence, index, copy, known, temporary)
+                if isinstance(changed, str) and (reason or changed):
+                    missed(thunk, reason or changed)
+            if not isinstance(changed, str):
                 sequence = [*changed[:index], *changed[index + 1 :]]
                 continue
         index += 1
@@ -93,28 +95,30 @@ def _without_copies(function: CompiledFunction, known: _Known) -> CompiledFuncti
 
 def _reading(
     sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
-) -> list[Thunk] | None:
-    """Returns thunks whose products read the original of a copy. If anything else reads the copy, returns None."""
+) -> list[Thunk] | str:
+    """Returns thunks whose products read the original of a copy, or why they can't; nothing if no product reads the copy."""
     original, result = sequence[index].places
     if result[0].buffer not in temporary or overlap(original, result):
-        return None
+        return ""
     changed, rest, intact, indices = list(sequence), [result], True, None
     for later in range(index + 1, len(sequence)):
         uses = sequence[later].uses()
         if any(overlap(each, read) for each in rest for read in uses.reads):
             product = known.product(sequence[later])
-            if product is None or not intact or rest != [result]:
-                return None  # also if a part of the copy has been overwritten
+            if product is None:
+                return "" if indices is None else f"{sequence[later].title or 'a loop'} reads the copy, too"
+            if not intact or rest != [result]:
+                return "the original or a part of the copy is overwritten before a product reads it"
             indices = order(copy) if indices is None else indices
             moved = _moved(product, original, result, indices)
             if moved is None:
-                return None
+                return f"{product.title} can't read the original: its rows aren't at one distance, or it is overwritten"
             changed[later] = moved
         intact = intact and not any(overlap(original, each) for each in uses.changes)
         rest = [part for each in rest for part in without(each, uses.writes)]
         if not rest:
             break
-    return None if indices is None else changed
+    return "" if indices is None else changed
 
 
 def _moved(product: Dot, original: Place, copy: Place, indices: Order) -> Dot | None:
@@ -143,23 +147,25 @@ def _moved(product: Dot, original: Place, copy: Place, indices: Order) -> Dot | 
 
 def _writing(
     sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
-) -> list[Thunk] | None:
-    """Returns thunks of which a product writes its result where a copy puts it. If anything else reads it, returns None."""
+) -> list[Thunk] | str:
+    """Returns thunks of which a product writes its result where a copy puts it, or why it can't; nothing without such a product."""
     original, result = sequence[index].places
     if original[0].buffer not in temporary or overlap(original, result):
-        return None
+        return ""
     earlier = _writer(sequence[:index], original, result, known)
-    if earlier is None or is_read(original, sequence[index + 1 :]):
-        return None
+    if earlier is None:
+        return ""
+    if is_read(original, sequence[index + 1 :]):
+        return "something reads the product's result, too"
     product = sequence[earlier]
     assert isinstance(product, Dot)
     _, *operands = product.places
     indices, size = order(copy), SIZES[product.dtype]
     if product.epilogue or any(overlap(result, each) for each in operands):
-        return None
+        return "the product has an epilogue, or reads where the copy is"
     found = _matrices(product, 0, np.argsort(indices))  # of a permutation, the inverse
     if found is None or found.transposed:
-        return None
+        return "the copy puts the product's rows at more than one distance"
     at = Slice(result[0].buffer, result[0].offset + found.start * size)
     changed = list(sequence)
     changed[earlier] = dataclasses.replace(_with(product, 0, found), out=at)

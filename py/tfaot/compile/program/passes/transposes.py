@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, RowCopies, Slice, Thunk
 from tfaot.compile.program.values import copies
 from tfaot.compile.program.values.copies import Order
@@ -45,20 +45,24 @@ def transposes(compiled: Compiled) -> int:
       The number of such copies at the level with the most.
     """
     known = compiled.kernels(copies.copies)
-    found: dict[str, RowCopies | None] = {}
-    compiled.change(lambda function: replace(function, known, found))
+    found: dict[str, RowCopies | str] = {}
+    compiled.change(lambda function: replace(function, known, found, compiled.missed))
     return compiled.most(lambda each: isinstance(each, RowCopies))
 
 
 def replace(
-    function: CompiledFunction, known: Mapping[str, Computation], found: dict[str, RowCopies | None]
+    function: CompiledFunction,
+    known: Mapping[str, Computation],
+    found: dict[str, RowCopies | str],
+    missed: Missed = unnoted,
 ) -> CompiledFunction:
     """Replaces kernels by calls of the runtime, also in loops.
 
     Args:
       function: the function from tfcompile's header.
       known: the result of `copies` for its kernels.
-      found: for each kernel's symbol, its call without places; None if it stays. Symbols are added.
+      found: for each kernel's symbol, its call without places, or why it stays. Symbols are added.
+      missed: is told of copies that stay.
     """
 
     def changed(thunk: Thunk) -> Thunk:
@@ -71,24 +75,27 @@ def replace(
             found[thunk.symbol] = _row_copies(copy)
         (read, read_size), (out, out_size) = thunk.places
         call = found[thunk.symbol]
-        if call is None or call.size != out_size or overlap((read, read_size), (out, out_size)):
+        if not isinstance(call, str) and (call.size != out_size or overlap((read, read_size), (out, out_size))):
+            call = "its result is where its values are"
+        if isinstance(call, str):
+            missed(thunk, call)
             return thunk
         return dataclasses.replace(call, out=out, input=read, input_size=read_size)
 
     return dataclasses.replace(function, thunks=tuple(map(changed, function.thunks)))
 
 
-def _row_copies(copy: Computation) -> RowCopies | None:
-    """Returns the call that makes a copy, if it is faster."""
+def _row_copies(copy: Computation) -> RowCopies | str:
+    """Returns the call that makes a copy, or why it isn't faster."""
     root = copy.root
     if root.dtype != "f32" or not _LEAST <= root.count <= _MOST:
-        return None
+        return f"it copies {root.count} values in {root.dtype}"
     found = loops_of(copies.order(copy))
     if found is None:
-        return None
+        return "no loops go through its values"
     first, (*loops, (row, step)) = found
     if step != 1 or row >= _LONG or len(loops) > LOOPS:
-        return None
+        return f"it copies {len(loops)} loops of rows of {row} values, {step} apart"
     return RowCopies(first, ((1, 0),) * (LOOPS - len(loops)) + tuple(loops), row, _NOWHERE, _NOWHERE, 0)
 
 

@@ -15,6 +15,13 @@ from tfaot.xla.module import Module
 
 _Known = TypeVar("_Known")
 
+Missed = Callable[[Thunk, str], None]
+"""Notes a near miss: a thunk that matches a pass's pattern but stays as it is, and why. `Compiled.missed`, for example."""
+
+
+def unnoted(_thunk: Thunk, _reason: str) -> None:
+    """Forgets a near miss."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
@@ -55,6 +62,43 @@ class Compiled:
     """More constants, by symbol."""
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
     """The packed constants, by their index in `constants`."""
+    running: str = ""
+    """The name of the pass that runs."""
+    reasons: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+    """Why a pass left something as it is, by the pass's name, and a thunk's title or a constant's symbol."""
+
+    def missed(self, what: Thunk | str, reason: str) -> None:
+        """Notes a near miss of the pass that runs: its pattern matches, but the change isn't legal, or doesn't pay off.
+
+        Args:
+          what: a thunk, or the symbol of a constant.
+          reason: continues the sentence "the pass left it, because".
+        """
+        self.reasons.setdefault((self.running, what if isinstance(what, str) else what.title), reason)
+
+    @property
+    def remaining(self) -> dict[str, int]:
+        """The number of XLA's kernels that are called, by CPU level. A call in a loop counts once."""
+        return {
+            isa: sum(isinstance(thunk, Kernel) for thunk in walk(function.thunks))
+            for isa, function in self.functions.items()
+        }
+
+    @property
+    def near_misses(self) -> list[dict[str, str]]:
+        """The near misses of all passes: what they left, as far as no other pass has replaced it since."""
+        origins = {
+            symbol: each.attributes.metadata.op_name for module in self.modules for symbol, each in kernels(module)
+        }
+        left = {thunk.title for function in self.functions.values() for thunk in walk(function.thunks)}
+        for index, constant in enumerate(self.constants):
+            if index not in self.packed:
+                left.update(symbol for _, _, symbol in constant.places)
+        return [
+            {"pass": name, "what": what, "origin": origins.get(what, ""), "reason": reason}
+            for (name, what), reason in self.reasons.items()
+            if what in left
+        ]
 
     def kernels(self, read: Callable[[Module], Mapping[str, _Known]]) -> dict[str, _Known]:
         """Returns what the optimized HLO of all levels says about kernels, by symbol.

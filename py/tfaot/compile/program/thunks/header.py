@@ -1,12 +1,13 @@
 """Reads tfcompile's header: C++ for XLA's own runtime that tells how to run a compiled function.
 
 tfcompile fills in fixed texts, so this module reads the header strictly. Anything that isn't exactly one of the texts
-below is an error, never a guess. The texts are those of TensorFlow 2.21 and, where they differ, those of 2.20.
+below is an error, never a guess. The texts are those of TensorFlow 2.21 and, where they differ, those of 2.20 and 2.22.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NoReturn
 
 from tfaot.compile.program.thunks.kinds import (
@@ -45,6 +46,8 @@ _FIELDS = {
     "ptrs": r"[^{};]*",
     "sints": r"-?\d+(?:, -?\d+)*",
     "sizes": r"\d+(?:, \d+)*",
+    # TensorFlow 2.22 can sort a part, which isn't what it writes.
+    "slices": r"(?:/\*start_slice=\*/0, /\*end_slice=\*/static_cast<int64_t>\((?P=higher)\) \* (?P=lower), )?",
     "dtype": "|".join(map(re.escape, SIZES)),
 }
 
@@ -77,150 +80,145 @@ _KERNEL_ARG = re.compile(rf"XLA_CPU_KernelArg\{{{_PTR.pattern}, (\d+)\}}")
 _SORT_VALUE = re.compile(rf"reinterpret_cast<(?:std::byte|char)\*>\({_PTR.pattern}\)")
 _INDEX = re.compile(rf"\*reinterpret_cast<(bool|int32_t)\*>\({_PTR.pattern}\)(?P<choice> \? 0 : 1)?")
 
-_KERNEL = _text(
-    """
-    // Kernel Thunk
-    { std::array<XLA_CPU_KernelArg, @count:int@> args = {@args:args@};
-      XLA_CPU_NumWorkGroups kernel_thread_dims = { @x:int@, @y:int@, @z:int@, };
-      for (uint64_t z = 0; z < @z:int@; ++z) {
-        for (uint64_t y = 0; y < @y:int@; ++y) {
-          for (uint64_t x = 0; x < @x:int@; ++x) {
-            XLA_CPU_WorkGroupId kernel_thread = {x, y, z};
-            XLA_CPU_KernelCallFrame call_frame = { &kernel_thread_dims, &kernel_thread, args.size(), args.data()};
-            XLA_CPU_KernelError* error = (*@symbol:name@)(&call_frame);
-            if (ABSL_PREDICT_FALSE(error != nullptr)) { return false; }
-    } } } }"""
-)
-# For complex dtypes, tfcompile writes no `>`.
-_DOT = _texts(
-    """
-    // Dot Thunk
-    { absl::BlockingCounter done(@batch:int@);
-      for (int64_t i = 0; i < @batch:int@; ++i) {
-        ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@close:close@(
-          run_options->intra_op_thread_pool(),
-          reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-          reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-          reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-          @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@,
-          [&done] { done.DecrementCount(); } );
-      }
-      done.Wait(); }""",
-    # TensorFlow 2.20.
-    """
-    // Dot Thunk
-    { for (int64_t i = 0; i < @batch:int@; ++i) {
-        if (run_options->intra_op_thread_pool() != nullptr) {
-          @threaded:name@(
-            run_options,
-            reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-            reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-            reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-            @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
-        } else {
-          @single:name@(
-            nullptr,
-            reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-            reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-            reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-            @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
-    } } }""",
-)
-_CONVOLUTION = _texts(
-    """
-    // Convolution Thunk
-    { absl::Notification done;
-      xla::cpu::internal::EigenConv2D<@dtype:dtype@>(
-        run_options->intra_op_thread_pool(),
-        reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-        reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@,
-        [&done] { done.Notify(); } );
-      done.WaitForNotification(); }""",
-    # TensorFlow 2.20.
-    """
-    // Convolution Thunk
-    { if (run_options->intra_op_thread_pool() != nullptr) {
-        @threaded:name@(
-          run_options,
-          reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-          reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
-      } else {
-        @single:name@(
-          nullptr,
-          reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-          reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
-    } }""",
-)
-_COPY = _text(
-    """
-    // Copy Thunk
-    { std::memcpy(reinterpret_cast<char*>(@out:ptr@), reinterpret_cast<char*>(@input:ptr@), @size:int@); }"""
-)
-_SORT = _texts(
-    """
-    // Sort Thunk
-    { std::vector<std::byte*> values = { @values:ptrs@ };
-      std::vector<size_t> primitive_sizes = { @value_sizes:sizes@ };
-      // Type alias compatible with `FunctionLibrary::Comparator`.
-      using Comparator = void(bool* result, const void* run_options, const void** params, const void* buffer_table,
-                              const void* status, const void* prof_counters);
-      Comparator* comparator = reinterpret_cast<Comparator*>( @comparator:name@);
-      absl::AnyInvocable<bool(const void** data)> less_than = [comparator](const void** data) {
-        bool result;
-        (*comparator)(&result, nullptr, data, nullptr, nullptr, nullptr);
-        ABSL_ANNOTATE_MEMORY_IS_INITIALIZED(&result, sizeof(result));
-        return result;
-      };
-      xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
-        values, primitive_sizes, @stable:bool@, &less_than); }""",
-    # TensorFlow 2.20.
-    """
-    // Sort Thunk
-    { std::vector<char*> values = { @values:ptrs@ };
-      std::vector<int32_t> values_primitive_type_size_in_bytes = { @value_sizes:sizes@ };
-      __xla_cpu_runtime_KeyValueSort(
-        @higher:int@, @elements:int@, @lower:int@,
-        values.data(),
-        int32_t(values.size()),
-        values_primitive_type_size_in_bytes.data(),
-        /*is_stable=*/@stable:bool@,
-        reinterpret_cast<char*>(run_options),
-        /*prof_counters=*/nullptr,
-        reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
-)
-_TOP_K = _texts(
-    """
-    // TopK Thunk
-    { ::xla::cpu::internal::TopK(@batch:int@, @size:int@, @k:int@,
-        reinterpret_cast<const float*>(@values:ptr@),
-        reinterpret_cast<float*>(@out_values:ptr@),
-        reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
-    # TensorFlow 2.20.
-    """
-    // TopK Thunk
-    { __xla_cpu_runtime_TopKF32(@batch:int@, @size:int@, @k:int@,
-        reinterpret_cast<const float*>(@values:ptr@),
-        reinterpret_cast<float*>(@out_values:ptr@),
-        reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
-)
-_RNG = _text(
-    """
-    // Rng Thunk
-    { rng_states[@state:int@]->GetAndUpdateState(reinterpret_cast<uint64_t*>(@out:ptr@)); }"""
-)
-_CALL = _text("// Call Thunk {")
-_FOR = _text("// For Loop Thunk { for (int64_t loop_counter = 0; loop_counter < @trips:int@; ++loop_counter) {")
+_THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
+    "Kernel": _texts(
+        """
+        { std::array<XLA_CPU_KernelArg, @count:int@> args = {@args:args@};
+          XLA_CPU_NumWorkGroups kernel_thread_dims = { @x:int@, @y:int@, @z:int@, };
+          for (uint64_t z = 0; z < @z:int@; ++z) {
+            for (uint64_t y = 0; y < @y:int@; ++y) {
+              for (uint64_t x = 0; x < @x:int@; ++x) {
+                XLA_CPU_WorkGroupId kernel_thread = {x, y, z};
+                XLA_CPU_KernelCallFrame call_frame = { &kernel_thread_dims, &kernel_thread, args.size(), args.data()};
+                XLA_CPU_KernelError* error = (*@symbol:name@)(&call_frame);
+                if (ABSL_PREDICT_FALSE(error != nullptr)) { return false; }
+        } } } }""",
+    ),
+    "Dot": _texts(
+        # For complex dtypes, tfcompile writes no `>`.
+        """
+        { absl::BlockingCounter done(@batch:int@);
+          for (int64_t i = 0; i < @batch:int@; ++i) {
+            ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@close:close@(
+              run_options->intra_op_thread_pool(),
+              reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+              reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+              reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+              @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@,
+              [&done] { done.DecrementCount(); } );
+          }
+          done.Wait(); }""",
+        # TensorFlow 2.20.
+        """
+        { for (int64_t i = 0; i < @batch:int@; ++i) {
+            if (run_options->intra_op_thread_pool() != nullptr) {
+              @threaded:name@(
+                run_options,
+                reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+                reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+                reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+                @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
+            } else {
+              @single:name@(
+                nullptr,
+                reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+                reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+                reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+                @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
+        } } }""",
+    ),
+    "Convolution": _texts(
+        """
+        { absl::Notification done;
+          xla::cpu::internal::EigenConv2D<@dtype:dtype@>(
+            run_options->intra_op_thread_pool(),
+            reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+            reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@,
+            [&done] { done.Notify(); } );
+          done.WaitForNotification(); }""",
+        # TensorFlow 2.20.
+        """
+        { if (run_options->intra_op_thread_pool() != nullptr) {
+            @threaded:name@(
+              run_options,
+              reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+              reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
+          } else {
+            @single:name@(
+              nullptr,
+              reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+              reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
+        } }""",
+    ),
+    "Copy": _texts(
+        """
+        { std::memcpy(reinterpret_cast<char*>(@out:ptr@), reinterpret_cast<char*>(@input:ptr@), @size:int@); }""",
+    ),
+    "Sort": _texts(
+        """
+        { std::vector<std::byte*> values = { @values:ptrs@ };
+          std::vector<size_t> primitive_sizes = { @value_sizes:sizes@ };
+          // Type alias compatible with `FunctionLibrary::Comparator`.
+          using Comparator = void(bool* result, const void* run_options, const void** params, const void* buffer_table,
+                                  const void* status, const void* prof_counters);
+          Comparator* comparator = reinterpret_cast<Comparator*>( @comparator:name@);
+          absl::AnyInvocable<bool(const void** data)> less_than = [comparator](const void** data) {
+            bool result;
+            (*comparator)(&result, nullptr, data, nullptr, nullptr, nullptr);
+            ABSL_ANNOTATE_MEMORY_IS_INITIALIZED(&result, sizeof(result));
+            return result;
+          };
+          xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
+            @slices:slices@values, primitive_sizes, @stable:bool@, &less_than); }""",
+        # TensorFlow 2.20.
+        """
+        { std::vector<char*> values = { @values:ptrs@ };
+          std::vector<int32_t> values_primitive_type_size_in_bytes = { @value_sizes:sizes@ };
+          __xla_cpu_runtime_KeyValueSort(
+            @higher:int@, @elements:int@, @lower:int@,
+            values.data(),
+            int32_t(values.size()),
+            values_primitive_type_size_in_bytes.data(),
+            /*is_stable=*/@stable:bool@,
+            reinterpret_cast<char*>(run_options),
+            /*prof_counters=*/nullptr,
+            reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
+    ),
+    "TopK": _texts(
+        """
+        { ::xla::cpu::internal::TopK(@batch:int@, @size:int@, @k:int@,
+            reinterpret_cast<const float*>(@values:ptr@),
+            reinterpret_cast<float*>(@out_values:ptr@),
+            reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
+        # TensorFlow 2.20.
+        """
+        { __xla_cpu_runtime_TopKF32(@batch:int@, @size:int@, @k:int@,
+            reinterpret_cast<const float*>(@values:ptr@),
+            reinterpret_cast<float*>(@out_values:ptr@),
+            reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
+    ),
+    "Rng": _texts(
+        """
+        { rng_states[@state:int@]->GetAndUpdateState(reinterpret_cast<uint64_t*>(@out:ptr@)); }""",
+    ),
+    # TensorFlow 2.22. It is refused: no two runs would draw the same.
+    "Rng Seed": _texts("{ uint64_t seed = static_cast<uint64_t>(run_options->rng_seed());"),
+    "Call": _texts("{"),
+    "For Loop": _texts("{ for (int64_t loop_counter = 0; loop_counter < @trips:int@; ++loop_counter) {"),
+    "While Loop": _texts("{"),
+    "Conditional": _texts(
+        """
+        { size_t branch_index = @index:index@;
+          CHECK(branch_index < @count:int@) << "branch_index is out of bounds";
+          switch (branch_index) {""",
+    ),
+}
+"""What stands after `// KIND Thunk`, or where the body of a thunk begins, for each kind: the versions of its text."""
+
+_KIND = re.compile(r"// (\w+(?: \w+)*) Thunk ")
 _FOR_END = _text("; } }")
-_WHILE = _text("// While Loop Thunk {")
 _WHILE_TEST = _text("; while (*reinterpret_cast<bool*>(@flag:ptr@)) {")
 _WHILE_NEXT = _text(";")
-_CONDITIONAL = _text(
-    """
-    // Conditional Thunk
-    { size_t branch_index = @index:index@;
-      CHECK(branch_index < @count:int@) << "branch_index is out of bounds";
-      switch (branch_index) {"""
-)
 _CASE = _text("case @case:int@: {")
 _CASE_END = _text("break; }")
 _CONDITIONAL_END = _text("} }")
@@ -396,40 +394,34 @@ class _Reader:
         return tuple(thunks)
 
     def _thunk(self) -> Thunk:
-        if found := self._take(_KERNEL):
-            return _kernel(found)
-        if found := self._take(*_DOT):
-            return _dot(found)
-        if found := self._take(*_CONVOLUTION):
-            return _convolution(found)
-        if found := self._take(_COPY):
-            return Copy(_slice(found["out"]), _slice(found["input"]), int(found["size"]))
-        if found := self._take(*_SORT):
-            return _sort(found)
-        if found := self._take(*_TOP_K):
-            return TopK(
-                int(found["batch"]),
-                int(found["size"]),
-                int(found["k"]),
-                _slice(found["values"]),
-                _slice(found["out_values"]),
-                _slice(found["out_indices"]),
-            )
-        if found := self._take(_RNG):
-            return Rng(int(found["state"]), _slice(found["out"]))
-        if self._take(_CALL):
-            body = self._sequence()
-            self.need(_END)
-            return Call(body)
-        if found := self._take(_FOR):
-            body = self._sequence()
-            self.need(_FOR_END)
-            return For(int(found["trips"]), body)
-        if self._take(_WHILE):
-            return self._while()
-        return self._conditional(self.need(_CONDITIONAL))
+        kind = _KIND.match(self._text, self._at)
+        if not kind or kind[1] not in _THUNKS:
+            _unknown(self._text[self._at :])
+        at = self._at
+        self._at = kind.end()
+        text = self._take(*_THUNKS[kind[1]])
+        if not text:
+            _unknown(self._text[at:])
+        return _READERS[kind[1]](self, text)
 
-    def _while(self) -> While:
+    def rng_seed(self, _: re.Match[str]) -> Thunk:
+        raise TfaotError(
+            "the model draws random numbers that XLA seeds anew in each run",
+            exists="a Rng Seed Thunk in tfcompile's header",
+            do="draw with tf.random or stablehlo.rng_bit_generator, whose seed is yours, or use TensorFlow 2.21",
+        )
+
+    def call(self, _: re.Match[str]) -> Call:
+        body = self._sequence()
+        self.need(_END)
+        return Call(body)
+
+    def for_loop(self, text: re.Match[str]) -> For:
+        body = self._sequence()
+        self.need(_FOR_END)
+        return For(int(text["trips"]), body)
+
+    def while_loop(self, _: re.Match[str]) -> While:
         condition = self._sequence()
         flag = _slice(self.need(_WHILE_TEST)["flag"])
         body = self._sequence()
@@ -439,7 +431,7 @@ class _Reader:
         self.need(_FOR_END)
         return While(flag, condition, body)
 
-    def _conditional(self, found: re.Match[str]) -> Conditional:
+    def conditional(self, found: re.Match[str]) -> Conditional:
         index = _INDEX.fullmatch(found["index"])
         if not index or (index[1] == "bool") != bool(index["choice"]):
             _unknown(found["index"])
@@ -517,6 +509,32 @@ def _sort(found: re.Match[str]) -> Sort:
         (int(found["higher"]), int(found["elements"]), int(found["lower"])),
         found["stable"] == "true",
     )
+
+
+def _copy(text: re.Match[str]) -> Copy:
+    return Copy(_slice(text["out"]), _slice(text["input"]), int(text["size"]))
+
+
+def _top_k(text: re.Match[str]) -> TopK:
+    values, out_values, out_indices = (_slice(text[name]) for name in ("values", "out_values", "out_indices"))
+    return TopK(int(text["batch"]), int(text["size"]), int(text["k"]), values, out_values, out_indices)
+
+
+_READERS: dict[str, Callable[[_Reader, re.Match[str]], Thunk]] = {
+    "Kernel": lambda _, text: _kernel(text),
+    "Dot": lambda _, text: _dot(text),
+    "Convolution": lambda _, text: _convolution(text),
+    "Copy": lambda _, text: _copy(text),
+    "Sort": lambda _, text: _sort(text),
+    "TopK": lambda _, text: _top_k(text),
+    "Rng": lambda _, text: Rng(int(text["state"]), _slice(text["out"])),
+    "Rng Seed": _Reader.rng_seed,
+    "Call": _Reader.call,
+    "For Loop": _Reader.for_loop,
+    "While Loop": _Reader.while_loop,
+    "Conditional": _Reader.conditional,
+}
+"""What reads a thunk of each kind, from its match and what follows."""
 
 
 def _split(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
