@@ -44,6 +44,12 @@ class Fourier(Thunk):
         return Uses(self.places, self.places[:1])
 
     @property
+    def operations(self) -> int:
+        """As many as of a transform whose length is a power of two."""
+        plan = self.plan
+        return round(5 * plan.outer * plan.inner * plan.size * math.log2(max(plan.size, 2)))
+
+    @property
     def title(self) -> str:
         """The number of transforms, and their length."""
         return f"fourier {self.plan.outer * self.plan.inner}x{self.plan.length}"
