@@ -391,33 +391,18 @@ model = Model()
         )
 
     def test_unsupported_thunk(self) -> None:
-        """An FFT, which XLA refuses only after it has written the object, is named with its line, and no object stays."""
-        body = "def model_fn(x, n):\n    wave = tf.complex(x, x)\n    return tf.math.real(tf.signal.fft(wave))\n"
+        """An op that XLA refuses only after it has written the object is named with its line, and no object stays."""
+        body = "from tensorflow.compiler.tf2xla.ops import gen_xla_ops\n\n\n"
+        body += "def model_fn(x, n):\n    return x + tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)\n"
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: XLA can't compile fft ahead of time
+            t::Model: XLA can't compile replicaid ahead of time
 
-                FFT 'FFT' at model.py:12
+                XlaReplicaId 'XlaReplicaId' at model.py:14
 
-              found: XLA's ahead-of-time compiler has no code for Fourier transforms
-              to do: multiply by a constant matrix of the transform, or transform where you prepare the inputs; \
-the check lists all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
-            """,
-        )
-
-    def test_three_dimensions(self) -> None:
-        """A 3-D convolution, which XLA refuses without naming it, is named with its line."""
-        body = "def model_fn(x, n):\n    volume = tf.ones([1, 4, 5, 6, 2]) * x[0]\n"
-        body += "    return tf.nn.conv3d(volume, tf.ones([2, 2, 2, 2, 3]), [1] * 5, 'SAME', name='deep')\n"
-        self.assert_error(
-            self.refused(self.export(PREAMBLE + body)),
-            """
-            t::Model: XLA can't compile 3D convolutions ahead of time
-
-                Conv3D 'deep' at model.py:12
-
-              to do: sum 2-D convolutions over the first dimension, or move it out of the model; the check lists all that \
+              found: XLA's ahead-of-time compiler has no code for talking to other devices
+              to do: compile the model for a single device, without a distribution strategy; the check lists all that \
 doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )

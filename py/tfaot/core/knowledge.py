@@ -331,12 +331,6 @@ REWRITES: Mapping[str, str] = {
 }
 """What to do about single ops without a kernel."""
 
-_AHEAD_OF_TIME_REWRITES = (
-    ("FFT", "multiply by a constant matrix of the transform, or transform where you prepare the inputs"),
-    ("Conv3D", "sum 2-D convolutions over the first dimension, or move it out of the model"),
-    *((part, _DEVICES[1]) for part in ("Reduce", "Recv", "ReplicaId", "Send")),
-)
-
 MOVE = "replace it, or move it out of the model to where you prepare its inputs"
 """What to do about what nothing else is known of."""
 
@@ -439,7 +433,7 @@ _NO_KERNEL = "XLA has no kernel for it"
 
 def lowered_otherwise(op: str) -> str:
     """Returns what to do about an op of `NOT_AHEAD_OF_TIME`."""
-    return next((rewrite for part, rewrite in _AHEAD_OF_TIME_REWRITES if part in op), MOVE)
+    return MOVE if "CustomCall" in op else _DEVICES[1]
 
 
 TOLERATED: Mapping[str, tuple[str, ...]] = {

@@ -107,19 +107,6 @@ def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | 
     )
 
 
-def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotError | None:
-    if "3D convolution is not implemented" not in message:
-        return None
-    # XLA also makes such convolutions for some gradients with respect to the kernel.
-    nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
-    nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
-    return TfaotError(
-        f"{what}: XLA can't compile 3D convolutions ahead of time",
-        details="\n".join(nodes or [message]),
-        do=f"{knowledge.lowered_otherwise('Conv3D')}; {knowledge.OTHER_WAYS}",
-    )
-
-
 def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
     """Explains, for example, an assignment to an empty slice."""
     if not (empty := re.search(r"Missing xla_context \d+-th output from (\S+)", message)):
@@ -189,7 +176,6 @@ _CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (
     _unbounded_loop,
     _unsupported_ops,
     _slice_assignment,
-    _convolution_in_space,
     _no_result,
     _unsupported_thunk,
     _wrong_flag,

@@ -224,8 +224,31 @@ def programs() -> dict[str, Case]:
             ),
             (f(6), f(2, 3, 4)),
         ),
+        "conv3d": (volumes, (f(2, 5, 6, 7, 4), f(2, 3, 2, 2, 6))),
         "same": (lambda a: (a, a, jnp.ones(2)), (f(3),)),
     }
+
+
+def volumes(x: Any, w: Any) -> Any:
+    """Returns a convolution in three dimensions with groups, strides, dilations, and any padding, and its gradients."""
+
+    def convolved(x: Any, w: Any) -> Any:
+        return jax.lax.conv_general_dilated(
+            x,
+            w,
+            (1, 2, 1),
+            [(1, 1), (-1, 2), (1, 0)],
+            rhs_dilation=(2, 1, 1),
+            feature_group_count=2,
+            dimension_numbers=("NDHWC", "DHWIO", "NDHWC"),
+        )
+
+    def plain(x: Any, w: Any) -> Any:
+        strides = (2, 1, 2)
+        y = jax.lax.conv_general_dilated(x, w, strides, "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"))
+        return jnp.sum(jnp.sin(y))
+
+    return convolved(x, w), jax.grad(plain, (0, 1))(x, jnp.concatenate([w, w], 3))
 
 
 def main(path: str) -> None:

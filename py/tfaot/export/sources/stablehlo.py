@@ -9,6 +9,7 @@ the operation as StableHLO (`XlaCallModule`).
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -57,6 +58,10 @@ _INEXACT = frozenset(
     )
 )
 """Operations that TensorFlow's converter takes for others: its shifts know no large counts, for example."""
+
+
+_VOLUMES = re.compile(r"stablehlo\.convolution.*dim_numbers = \[([^\]]*2[^\]]*)\]x\[(.*?)\]->\[(.*?)\]")
+"""Convolutions in three dimensions, whose shapes its converter loses, and their axes."""
 
 
 class StablehloSource:
@@ -358,7 +363,7 @@ def _converted(text: str, *, what: str) -> _Converted:
     kept: dict[int, _Kept] = {}
     types = _types(lines)
     for number, line in enumerate(lines):
-        if (match := _ANY.match(line)) and match["operation"] in _INEXACT:
+        if (match := _ANY.match(line)) and (match["operation"] in _INEXACT or _VOLUMES.search(line)):
             kept[number] = _keep(lines, number, types)
     for _ in range(_ROUNDS):
         source = _without(lines, kept)
@@ -701,6 +706,9 @@ class _Builder:
         name = kept.statement.operation.rpartition(".")[2]
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
+        volumes = _VOLUMES.search(kept.statement.text)
+        if volumes and not re.search(r"batch_group_count = (?!1\b)", kept.statement.text):
+            return [_convolution_3d(kept.statement.text, volumes.groups(), *operands)]
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
@@ -716,6 +724,49 @@ def _fourier(text: str, operand: Any) -> Any:
     suffix = ("", "2d", "3d")[len(sizes) - 1]
     transform = getattr(tf.signal, kind[1].lower() + suffix)
     return transform(operand, sizes) if "R" in kind[1] else transform(operand)
+
+
+def _convolution_3d(text: str, axes: Sequence[str], image: Any, kernel: Any) -> Any:
+    """Returns a convolution in three dimensions in TensorFlow's own op.
+
+    Args:
+      text: the operation.
+      axes: what each axis of the image, the kernel, and the result is.
+      image: its left operand.
+      kernel: its right operand.
+    """
+
+    def window(key: str, default: int) -> list[Any]:
+        found = re.search(rf"\b{key} = (\[[-\d, \[\]a-z]*?\])(?:, [a-z]|}})", text)
+        return json.loads(found[1]) if found else [default] * 3
+
+    def spread(x: Any, first: int, steps: Sequence[int]) -> Any:
+        """Inserts zeros between values along three axes."""
+        for axis, step in enumerate(steps, first):
+            if step > 1:
+                size = x.shape[axis]
+                room = [(0, 0)] * (axis + 1) + [(0, step - 1)] + [(0, 0)] * (x.shape.rank - axis - 1)
+                x = tf.pad(tf.expand_dims(x, axis + 1), room)
+                x = tf.reshape(x, [*x.shape[:axis], size * step, *x.shape[axis + 2 :]])
+                x = x[tuple([slice(None)] * axis + [slice((size - 1) * step + 1)])]
+        return x
+
+    left, right, out = ([axis.strip() for axis in part.split(",")] for part in axes)
+    image = tf.transpose(image, [left.index(axis) for axis in "b012f"])
+    kernel = tf.transpose(kernel, [right.index(axis) for axis in "012io"])
+    image = spread(image, 1, window("lhs_dilate", 1))
+    kernel = spread(kernel, 0, window("rhs_dilate", 1))
+    kernel = tf.reverse(kernel, [axis for axis, turned in enumerate(window("reverse", 0)) if turned])
+    pads = [(0, 0), *(pair or (0, 0) for pair in window("pad", 0)), (0, 0)]
+    sizes = zip(pads, image.shape, strict=True)
+    image = image[tuple(slice(max(-before, 0), size - max(-after, 0)) for (before, after), size in sizes)]
+    image = tf.pad(image, [(max(before, 0), max(after, 0)) for before, after in pads])
+    groups = re.search(r"feature_group_count = (\d+)", text)
+    count = int(groups[1]) if groups else 1
+    pairs = zip(tf.split(image, count, 4), tf.split(kernel, count, 4), strict=True)
+    strides = [1, *window("stride", 1), 1]
+    result = tf.concat([tf.nn.conv3d(part, taps, strides, "VALID") for part, taps in pairs], 4)
+    return tf.transpose(result, ["b012f".index(axis) for axis in out])
 
 
 def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
