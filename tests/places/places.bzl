@@ -120,4 +120,15 @@ FULL = {
 
 # What no tier builds: nets that take minutes.
 MANUAL = {
+    "//benchmarks:bert_base_aot": {"erfc": 12, "epilogues": 12, "softmax": 12, "row_fusion": 37, "row_sums": 50, "prepack": 72, "x86-64-v3": 49, "x86-64-v4": 49},
+    "//benchmarks:efficientnet_b0_aot": {"fold_batch_norm": 49, "gemv_packing": 1, "mlp_fusion": 18, "epilogues": 16, "row_fusion": 43, "reduce_as_matmul": 17, "gemv_layout": 17, "prepack": 33, "x86-64-v3": 89, "x86-64-v4": 89},
+    "//benchmarks:mobilenet_v2_aot": {"fold_batch_norm": 52, "gemv_packing": 1, "epilogues": 53, "reduce_as_matmul": 1, "prepack": 35, "x86-64-v3": 2, "x86-64-v4": 2},
+    "//benchmarks:resnet18_aot": {"fold_batch_norm": 20, "gemv_packing": 1, "epilogues": 17, "reduce_as_matmul": 1, "max_pools": 1, "prevent_duplication": 7, "winograd": 13, "prepack": 7, "x86-64-v3": 4, "x86-64-v4": 4},
+    "//benchmarks:resnet50_aot": {"fold_batch_norm": 53, "gemv_packing": 1, "epilogues": 47, "row_fusion": 2, "reduce_as_matmul": 1, "max_pools": 1, "prevent_duplication": 15, "winograd": 13, "prepack": 40, "x86-64-v3": 4, "x86-64-v4": 4},
+    "//benchmarks:unet_aot": {"epilogues": 10, "max_pools": 3, "winograd": 13, "prepack": 4, "x86-64-v3": 11, "x86-64-v4": 11},
+    "//benchmarks:wavenet_aot": {"conv1d": 10, "epilogues": 1, "row_fusion": 11, "prepack": 10, "x86-64-v3": 0, "x86-64-v4": 0},
+    "//examples/architectures:convnext_aot": {"fold_batch_norm": 18, "erfc": 18, "epilogues": 20, "row_fusion": 3, "row_sums": 46, "prepack": 40, "x86-64-v3": 98, "x86-64-v4": 98},
+    "//examples/architectures:efficientnet_b0_aot": {"mlp_fusion": 18, "row_fusion": 16, "reduce_as_matmul": 11, "prepack": 33, "x86-64-v3": 127, "x86-64-v4": 127},
+    "//examples/architectures:resnet50_aot": {"row_fusion": 3, "max_pools": 1, "prevent_duplication": 15, "winograd": 7, "prepack": 43, "x86-64-v3": 57, "x86-64-v4": 57},
+    "//examples/architectures:unet_training_aot": {"transpose_folding": 3, "column_reduction": 1, "filter_gradients": 7, "transposes": 5, "elementwise_fusion": 8, "reduce_as_matmul": 42, "max_pools": 2, "pool_gradients": 2, "prevent_duplication": 10, "x86-64-v3": 238, "x86-64-v4": 238},
 }
