@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from tfaot.compile.program.thunks.kinds import Place, Slice, Thunk, Uses
 
@@ -66,3 +66,72 @@ def without(place: Place, writes: Sequence[Place]) -> list[Place]:
             parts += [(at, first - at.offset), (Slice(at.buffer, last), at.offset + size - last)]
         left = [(at, size) for at, size in parts if size > 0]
     return left
+
+
+def merged(
+    sequence: Sequence[Thunk | None],
+    members: Collection[int],
+    inputs: Iterable[tuple[int, Place]],
+    call: Callable[[Sequence[int]], Thunk | None],
+    temporary: Container[int],
+) -> Thunk | None:
+    """Returns a call that does what some thunks do, in place of the last of them, if nothing sees a difference.
+
+    This decides for all passes what is legal. What the call reads must be there until it runs. What a member stored and the call
+    doesn't must be of no use to anything else. What the call stores later than the member must not be used before.
+
+    Args:
+      sequence: thunks; None where a thunk was that is now a part of another one. It is no loop: what a step of a loop leaves, the
+        next one may need, so that for the body of a loop, no buffer is temporary.
+      members: the indices of thunks with one result each.
+      inputs: what the call reads, with the index of the thunk from which on it is there.
+      call: returns the call that stores the results of some members, of which the last one is the first, or None if it can't.
+      temporary: the buffers that nobody has after a run.
+    """
+    last = max(members)
+    others = [(index, each.uses()) for index, each in enumerate(sequence) if each and index not in members]
+    for since, place in inputs:
+        if any(overlap(place, each) for index, uses in others if since < index < last for each in uses.changes):
+            return None
+
+    def result(member: int) -> Place:
+        thunk = sequence[member]
+        assert thunk
+        (place,) = thunk.uses().writes
+        return place
+
+    stored = [last]
+    while True:
+        whole = call(stored)
+        if whole is None or _clashes(whole):
+            return None
+        # Before any member stores anything, the call has read its inputs.
+        own = Uses((), whole.uses().writes)
+        # The last first: where several members store in one place, the others' results are gone.
+        for member in sorted({*members} - {*stored}, reverse=True):
+            after = [uses for index, uses in others if member < index < last]
+            after += [own, *(uses for index, uses in others if index > last)]
+            if is_used(result(member), after, temporary):
+                break
+        else:
+            return whole
+        place = result(member)
+        if any(
+            overlap(place, at) for index, uses in others if member < index < last for at in (*uses.reads, *uses.writes)
+        ):
+            return None
+        stored.append(member)
+
+
+def _clashes(call: Thunk) -> bool:
+    """Returns whether a result overlaps another one, or an operand in whose place it can't be."""
+    places, writes = call.places, call.uses().writes
+    for index, result in enumerate(writes):
+        if any(overlap(result, other) for other in writes[:index]):
+            return True
+        if any(
+            overlap(result, other) and not (other == result and call.in_place(number))
+            for number, other in enumerate(places)
+        ):
+            return True
+    return False
