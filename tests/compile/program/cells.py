@@ -25,6 +25,7 @@ PRIME = 2**31 - 1
 
 _EXACT: Mapping[str, Callable[..., Cells]] = {
     "add": lambda a, b: a + b,
+    "clamp": lambda low, a, high: np.minimum(np.maximum(a, low), high),
     "divide": lambda a, b: a * function("reciprocal", b),
     "maximum": np.maximum,
     "minimum": np.minimum,
@@ -44,14 +45,14 @@ def function(name: str, *operands: Cells) -> Cells:
     return np.asarray(result)
 
 
-def number(value: float) -> int:
+def constant(value: float) -> int:
     """Returns a constant. Fractions are multiples of 1/1024, and the least of all floats is 0."""
     return 0 if value == -np.inf else int(value if value == int(value) else value * 1024) % PRIME
 
 
 def times(values: Cells, scale: float) -> Cells:
     """Returns scaled values."""
-    return values * number(scale) % PRIME
+    return values * constant(scale) % PRIME
 
 
 def shares(scores: Cells, rows: int, scale: float) -> Cells:
@@ -71,7 +72,7 @@ def evaluate(operations: Sequence[Operation], leaf: Callable[[Operation], Cells]
         elif each.opcode == "sum":
             value = operands[0].sum(1, keepdims=True) % PRIME
         elif each.opcode == "constant":
-            value = np.asarray(number(float(each.text)))
+            value = np.asarray(constant(float(each.text)))
         else:
             value = _applied(each.opcode, each.text, operands)
         values.append(value)
@@ -98,7 +99,7 @@ def _computed(fusion: Fusion, args: Sequence[Cells]) -> Cells:
         if each.opcode == "parameter":
             values[name] = args[each.number].reshape(each.shape)
         elif each.opcode == "constant":
-            values[name] = np.asarray(number(each.value or 0))
+            values[name] = np.asarray(constant(each.value or 0))
         else:
             values[name] = _value(fusion, each, [values[operand] for operand in each.operands])
     return values[fusion.computation.root.name]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program import column_reduction_test, narrow_test, transposes_test
-from tests.compile.program.cells import PRIME, Cells, Meaning, evaluate, function, shares, times
+from tests.compile.program.cells import PRIME, Cells, Meaning, constant, evaluate, function, shares, times
 from tests.compile.program.cells import meanings as of_hlo
 from tests.compile.program.changed import changed
 from tests.xla.hlo import kernels, parsed
@@ -67,7 +67,6 @@ from tfaot.compile.program.thunks.kinds import (
     While,
 )
 from tfaot.compile.program.values.copies import copies
-from tfaot.compile.program.values.finishes import Finish
 from tfaot.compile.program.values.formulas import Operation
 from tfaot.compile.program.values.vectors import VectorProduct
 
@@ -241,7 +240,9 @@ class Machine:
             # The result with the epilogue may take the addend's place.
             assert epilogue.addend is None or not overlap((epilogue.addend, size), (thunk.out, size)), thunk
             bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
-            addend = epilogue.addend and self.at(epilogue.addend, size)
+            addend = None if epilogue.addend is None else self.at(epilogue.addend, size)
+            if addend is not None and epilogue.addend_bias:
+                addend = addend + np.tile(self.at(epilogue.addend_bias, 4 * thunk.m), result.size // thunk.m)
             final = finished(result.ravel(), bias, addend, epilogue.low, epilogue.high, epilogue.scale)
             if epilogue.scratch:
                 self.at(thunk.out, size)[:] = function("anything", result.ravel())
@@ -337,7 +338,9 @@ def finished(
         values = values + np.tile(bias, values.size // bias.size)
     if addend is not None:
         values = values + addend
-    return values % PRIME if (low, high) == (-math.inf, math.inf) else function(f"{low} {high}", values % PRIME)
+    values = values % PRIME
+    values = values if low == -math.inf else np.maximum(values, constant(low))
+    return values if high == math.inf else np.minimum(values, constant(high))
 
 
 class Draw:
@@ -741,39 +744,40 @@ class PropertiesTest(unittest.TestCase):
         run = softmax.softmax
         self.compare(500, size[array], draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.15)
 
-    def finishes(self, columns: int) -> tuple[dict[str, Finish], dict[str, Meaning]]:
-        """Returns kernels that finish the result of a product, and what they compute."""
-        known = {
-            "biased": Finish(0, 1, None, None, -math.inf, math.inf, columns, 3),
-            "bounded": Finish(0, None, None, None, 0.0, 6.0, columns, 2),
-            "joined": Finish(0, None, 1, None, -math.inf, math.inf, columns, 3),
-            "everything": Finish(1, 2, 0, None, 0.0, math.inf, columns, 4),
-            "descended": Finish(1, None, 0, None, -math.inf, math.inf, columns, 3, scale=-0.5),
+    def finishes(self, rows: int, columns: int) -> dict[str, tuple[list[str], list[str], str]]:
+        """Returns kernels that finish the result of a product."""
+        shape, row = f"f32[{rows},{columns}]{{1,0}}", f"f32[{columns}]{{0}}"
+        low, high = "l = f32[] constant(268435456)", "h = f32[] constant(1073741824)"
+        bias = f"b = {shape} broadcast(%p1), dimensions={{1}}"
+        return {
+            "biased": ([shape, row], [bias, f"r = {shape} add(%p0, %b)"], shape),
+            "bounded": ([shape], [low, high, f"r = {shape} clamp(%l, %p0, %h)"], shape),
+            "joined": ([shape] * 2, [f"r = {shape} add(%p0, %p1)"], shape),
+            "everything": (
+                [shape, row, shape],
+                [low, bias, f"s = {shape} add(%p0, %b)", f"t = {shape} add(%s, %p2)", f"r = {shape} maximum(%t, %l)"],
+                shape,
+            ),
+            "descended": (
+                [shape] * 2,
+                ["k = f32[] constant(0.5)", f"s = {shape} multiply(%p1, %k)", f"r = {shape} subtract(%p0, %s)"],
+                shape,
+            ),
         }
 
-        def meaning(way: Finish) -> Meaning:
-            return lambda args: finished(
-                args[way.value],
-                None if way.bias is None else args[way.bias],
-                None if way.addend is None else args[way.addend],
-                way.low,
-                way.high,
-                way.scale,
-            )
-
-        return known, {name: meaning(way) for name, way in known.items()}
-
-    def finish(self, drawn: Draw, known: Mapping[str, Finish], size: int, columns: int) -> Thunk:
+    def finish(self, drawn: Draw, known: Mapping[str, tuple[list[str], list[str], str]], size: int, row: int) -> Thunk:
         """Returns a kernel that may finish a product."""
         name = drawn.random.choice([*known])
-        way = known[name]
-        sizes = [4 * columns if index == way.bias else size for index in range(way.arguments)]
-        return drawn.kernel(name, sizes, in_place=[index for index in (way.value, way.addend) if index is not None])
+        shapes, _, result = known[name]
+        sizes = [size if each == result else row for each in (*shapes, result)]
+        in_place = [index for index, each in enumerate(shapes) if each == result]
+        return drawn.kernel(f"m_{name}", sizes, in_place=in_place)
 
     def test_epilogues(self) -> None:
         """Protects numbers: a product finishes its result only where nothing else needs what is there, before or after."""
         count, size = 4, 64
-        known, meanings = self.finishes(count)
+        known = self.finishes(count, count)
+        hlo = kernels(known)
 
         def multiplied(kernel: Kernel) -> Dot:
             lhs, rhs, out = (each.slice for each in kernel.args)
@@ -792,9 +796,9 @@ class PropertiesTest(unittest.TestCase):
                 return two(drawn)
             return [
                 multiplied(first),
-                Kernel("bounded", (out, there), (1, 1, 1), single=True),
+                Kernel("m_bounded", (out, there), (1, 1, 1), single=True),
                 multiplied(Kernel("", (weights, there, second), (1, 1, 1))),
-                Kernel("joined", (second, addend, there), (1, 1, 1), single=True),
+                Kernel("m_joined", (second, addend, there), (1, 1, 1), single=True),
             ]
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -804,18 +808,20 @@ class PropertiesTest(unittest.TestCase):
                 if chosen < 0.15:
                     thunks.append(drawn.other())
                 elif chosen < 0.55:
-                    thunks.append(self.finish(drawn, known, size, count))
+                    thunks.append(self.finish(drawn, known, size, 4 * count))
                 else:
                     thunks.append(multiplied(drawn.kernel("", (size, size, size))))
             return thunks
 
-        ways = {name: (way,) for name, way in known.items()}
-        self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings, share=0.2)
+        run = epilogues.epilogues
+        self.compare(4000, size, draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.2)
 
     def test_mlp_fusion(self) -> None:
         """Protects numbers: layers of a net read what the kernels before them wrote, and keep their bias and bounds."""
         count, row, matrix = 4, 16, 64
-        known, meanings = self.finishes(count)
+        known = self.finishes(1, count)
+        hlo = kernels(known)
+        meanings = of_hlo(hlo)
         layers = {
             "plain": VectorProduct(0, 1, None, count, count, False, 3),
             "added": VectorProduct(0, 1, 2, count, count, True, 4),
@@ -830,15 +836,18 @@ class PropertiesTest(unittest.TestCase):
                 if chosen < 0.15:
                     thunks.append(drawn.other())
                 elif chosen < 0.5:
-                    thunks.append(self.finish(drawn, known, row, count))
+                    thunks.append(self.finish(drawn, known, row, row))
                 elif chosen < 0.75:
                     thunks.append(drawn.kernel("plain", (row, matrix, row)))
                 else:
                     thunks.append(drawn.kernel("added", (row, matrix, row, row), in_place=[2]))
             return thunks
 
-        ways = {name: (way,) for name, way in known.items()}
-        self.compare(3000, matrix, draw, lambda function: mlp_fusion.join(function, layers, ways), meanings, share=0.2)
+        def change(function: CompiledFunction) -> CompiledFunction:
+            return mlp_fusion.join(Compiled({"v3": function}, {}, (module,)), function, layers)
+
+        module = parsed(hlo)
+        self.compare(3000, matrix, draw, change, meanings, share=0.2)
 
     def test_transposes(self) -> None:
         """Protects numbers: copies of arrays of any shape, in any order, and of a part keep each value's place, also in loops."""

@@ -61,27 +61,31 @@ def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
     graph = compiled.graph(function, function.thunks)
     sequence: list[Thunk | None] = [*function.thunks]
     for last, root in enumerate(graph.results):
-        if root is not None and sequence[last]:
-            _merge(graph, sequence, last, root, function.temporary)
+        if root is not None and sequence[last] and (reason := _merge(graph, sequence, last, root, function.temporary)):
+            compiled.missed(function.thunks[last], reason)
     return dataclasses.replace(function, thunks=tuple(each for each in sequence if each))
 
 
-def _merge(graph: Graph, sequence: list[Thunk | None], last: int, root: Value, temporary: set[int]) -> None:
-    """Puts a call in place of the kernels that end with one, if they are a softmax."""
+def _merge(graph: Graph, sequence: list[Thunk | None], last: int, root: Value, temporary: set[int]) -> str:
+    """Puts a call in place of the kernels that end with one, if they are a softmax. If only that isn't legal, says why."""
+    reason = ""
     for bound in PATTERN.matches(root, {}):
         scale, columns = float(bound.get("scale", 1)), bound["columns"]
         if root.type.dtype != "f32" or abs(scale) <= _LEAST_SCALE:
             continue
         for x in graph.places(bound["x"], last):
-            members = graph.between(root, x)
             assert root.place and x.place
             call = Softmax(root.count // columns, columns, scale, root.place[0], x.place[0])
 
             def stored(results: Sequence[int], call: Softmax = call) -> Softmax | None:
                 return call if len(results) == 1 else None
 
-            if members and merged(sequence, members, [(x.since, x.place)], stored, temporary):
-                for each in members:
-                    sequence[each] = None
-                sequence[last] = call
-                return
+            if members := graph.between(root, x):
+                whole = merged(sequence, members, [(x.since, x.place)], stored, temporary)
+                if isinstance(whole, Thunk):
+                    for each in members:
+                        sequence[each] = None
+                    sequence[last] = whole
+                    return ""
+                reason = reason or whole
+    return reason

@@ -74,53 +74,67 @@ def merged(
     inputs: Iterable[tuple[int, Place]],
     call: Callable[[Sequence[int]], Thunk | None],
     temporary: Container[int],
-) -> Thunk | None:
-    """Returns a call that does what some thunks do, in place of the last of them, if nothing sees a difference.
+    at: int | None = None,
+) -> Thunk | str:
+    """Returns a call that does what some thunks do, in place of one of them, if nothing sees a difference; otherwise, why not.
 
-    This decides for all passes what is legal. What the call reads must be there until it runs. What a member stored and the call
-    doesn't must be of no use to anything else. What the call stores later than the member must not be used before.
+    This decides for all passes what is legal. What the call reads must be there when it runs. What a member stored and the call
+    doesn't must be of no use to anything else. What the call stores earlier or later than the member must not be used in between.
 
     Args:
       sequence: thunks; None where a thunk was that is now a part of another one. It is no loop: what a step of a loop leaves, the
         next one may need, so that for the body of a loop, no buffer is temporary.
-      members: the indices of thunks with one result each.
+      members: the indices of the thunks.
       inputs: what the call reads, with the index of the thunk from which on it is there.
       call: returns the call that stores the results of some members, of which the last one is the first, or None if it can't.
       temporary: the buffers that nobody has after a run.
+      at: the member in whose place the call is; by default the last one.
     """
     last = max(members)
-    others = [(index, each.uses()) for index, each in enumerate(sequence) if each and index not in members]
-    for since, place in inputs:
-        if any(overlap(place, each) for index, uses in others if since < index < last for each in uses.changes):
-            return None
-
-    def result(member: int) -> Place:
+    at = last if at is None else at
+    results: dict[int, Place] = {}
+    for member in members:
         thunk = sequence[member]
-        assert thunk
-        (place,) = thunk.uses().writes
-        return place
+        writes = thunk.uses().writes if thunk else ()
+        if len(writes) != 1:
+            return "a part of it is a part of something else already"
+        results[member] = writes[0]
+    others = [(index, each, each.uses()) for index, each in enumerate(sequence) if each and index not in members]
+    for since, place in inputs:
+        if since in members or since >= at:
+            return "what it reads isn't there before"
+        for index, other, uses in others:
+            if since < index < at and any(overlap(place, each) for each in uses.changes):
+                return f"{other.title or 'a loop'} in between changes what it reads"
+
+    def using(member: int) -> Thunk | None:
+        """Returns what uses the place of a result between the member and the call."""
+        begin, end = sorted((member, at))
+        for index, other, uses in others:
+            if begin < index < end and any(overlap(results[member], each) for each in (*uses.reads, *uses.writes)):
+                return other
+        return None
 
     stored = [last]
     while True:
+        if user := using(stored[-1]):
+            return f"{user.title or 'a loop'} in between uses what it stores"
         whole = call(stored)
-        if whole is None or _clashes(whole):
-            return None
+        if whole is None:
+            return "something else needs what is in between"
+        if _clashes(whole):
+            return "its result is where it still reads"
         # Before any member stores anything, the call has read its inputs.
-        own = Uses((), whole.uses().writes)
+        own = Uses((), tuple(map(results.__getitem__, stored)))
         # The last first: where several members store in one place, the others' results are gone.
         for member in sorted({*members} - {*stored}, reverse=True):
-            after = [uses for index, uses in others if member < index < last]
-            after += [own, *(uses for index, uses in others if index > last)]
-            if is_used(result(member), after, temporary):
+            after = [uses for index, _, uses in others if member < index < last]
+            after += [own, *(uses for index, _, uses in others if index > last)]
+            if is_used(results[member], after, temporary):
+                stored.append(member)
                 break
         else:
             return whole
-        place = result(member)
-        if any(
-            overlap(place, at) for index, uses in others if member < index < last for at in (*uses.reads, *uses.writes)
-        ):
-            return None
-        stored.append(member)
 
 
 def _clashes(call: Thunk) -> bool:

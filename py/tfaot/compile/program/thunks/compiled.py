@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Thunk, walk
-from tfaot.compile.program.values.finishes import Finish, finishes
 from tfaot.compile.program.values.graph import Graph
 from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
@@ -118,11 +117,6 @@ class Compiled:
         """Returns the values that a function's thunks compute, or those in one of its loops."""
         constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
         return Graph(sequence, self.fusions, constants)
-
-    @functools.cached_property
-    def finishes(self) -> dict[str, tuple[Finish, ...]]:
-        """The kernels of all levels with one result, and the ways to read them as the end of a product."""
-        return self.kernels(finishes)
 
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""

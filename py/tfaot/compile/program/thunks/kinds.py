@@ -271,6 +271,10 @@ class Dot(Thunk):
         """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
+        return _product_in_place(self, place)
+
     @property
     def title(self) -> str:
         """The sizes, in the order of rows."""
@@ -340,6 +344,10 @@ class Convolution(Thunk):
     def operations(self) -> int:
         """Two for each multiply-add, without the epilogue."""
         return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
+
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
+        return _product_in_place(self, place)
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the convolution."""
@@ -1050,7 +1058,14 @@ def _bounds(low: float, high: float) -> tuple[str, str]:
 
 def _product_uses(product: Dot | Convolution) -> Uses:
     out, left, right, *rest = product.places
-    return Uses((left, right, *rest[1:]), (out, *rest[:1]))
+    return Uses((left, right, *rest[1:]), tuple(dict.fromkeys((out, *rest[:1]))))
+
+
+def _product_in_place(product: Dot | Convolution, place: int) -> bool:
+    """Returns whether a place is a result, or the addend that the epilogue's result takes the place of."""
+    epilogue = product.epilogue
+    over = epilogue is not None and epilogue.addend == epilogue.out and place == len(product.places) - 1
+    return place in (0, 3) or over
 
 
 def _epilogue_places(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[Place, ...]:

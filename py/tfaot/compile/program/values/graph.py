@@ -161,12 +161,14 @@ class Graph:
         self._numbers: dict[Any, int] = {}
         self._memory: dict[int, list[Value]] = {}
         self._places: dict[int, list[Value]] = {}
+        self._changes: dict[int, list[tuple[int, Place]]] = {}
         self.results: list[Value | None] = []
         """What each kernel with a known result stores."""
         for index, thunk in enumerate(sequence):
             value = self._kernel(index, thunk) if isinstance(thunk, Kernel) and thunk.single else None
             for place in thunk.uses().changes:
                 buffer = place[0].buffer
+                self._changes.setdefault(buffer, []).append((index, place))
                 kept = [each for each in self._memory.get(buffer, ()) if each.place and not overlap(each.place, place)]
                 self._memory[buffer] = kept
             self.results.append(value)
@@ -220,7 +222,7 @@ class Graph:
                 place = kernel.places[each.number]
                 if place[1] != each.type.bytes:
                     return None
-                values[each.name] = self._argument(index, place, each.type)
+                values[each.name] = self._argument(place, each.type)
             else:
                 values[each.name] = self._computed(each, [values[name] for name in each.operands], fusion)
         root, place = values[fusion.computation.root.name], kernel.places[-1]
@@ -228,8 +230,8 @@ class Graph:
             return None
         return Value("stored", (root,), root.type, root.same, place=place, since=index)
 
-    def _argument(self, index: int, place: Place, type_: Shape) -> Value:
-        """Returns what a thunk reads."""
+    def _argument(self, place: Place, type_: Shape) -> Value:
+        """Returns what the next thunk reads."""
         if place[0].buffer in self._constants and type_.count == 1:
             content = self._constants[place[0].buffer][place[0].offset :][: place[1]]
             number = xla.number(content, type_.dtype)
@@ -238,7 +240,9 @@ class Graph:
         for value in self._memory.get(place[0].buffer, ()):
             if value.place == place:
                 return value if value.type == type_ else self._bitcast(value, type_)
-        value = Value("memory", (), type_, self._same(), place=place, since=index - 1)
+        changes = reversed(self._changes.get(place[0].buffer, ()))
+        since = next((index for index, changed in changes if overlap(place, changed)), -1)
+        value = Value("memory", (), type_, self._same(), place=place, since=since)
         self._keep(value)
         return value
 

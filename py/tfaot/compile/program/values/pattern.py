@@ -60,6 +60,18 @@ class Var(Pattern):
 
 
 @dataclasses.dataclass(frozen=True)
+class Stored(Pattern):
+    """A value that is in memory, with a name."""
+
+    name: str
+
+    def matches(self, value: Value, bound: Bindings) -> Iterator[Bindings]:
+        """Binds what is in memory, or compares it with what is bound."""
+        if value.inside.place is not None:
+            yield from Var(self.name).matches(value.inside, bound)
+
+
+@dataclasses.dataclass(frozen=True)
 class Const(Pattern):
     """A finite constant with a name, or a number, repeated everywhere."""
 
@@ -85,7 +97,7 @@ class Const(Pattern):
 
 @dataclasses.dataclass(frozen=True, init=False)
 class Op(Pattern):
-    """An operation on values. The operands of sums, products, and extrema can have any order."""
+    """An operation on values, a comparison with its direction. The operands of sums, products, and extrema can have any order."""
 
     op: str
     operands: tuple[Pattern, ...]
@@ -97,7 +109,7 @@ class Op(Pattern):
     def matches(self, value: Value, bound: Bindings) -> Iterator[Bindings]:
         """Matches the operands."""
         value = value.bare
-        if value.op != self.op or not all(each.in_rows for each in (value, *value.operands)):
+        if f"{value.op} {value.text}".rstrip() != self.op or not all(each.in_rows for each in (value, *value.operands)):
             return
         for operands in (value.operands, value.operands[::-1])[: 1 + (self.op in COMMUTATIVE)]:
             yield from _all(self.operands, operands, bound)
@@ -145,6 +157,20 @@ class Reduced(Pattern):
         if reduced and (reduced.combiner, reduced.start) == (self.combiner, self.start):
             for way in _with_columns(reduced.columns, bound):
                 yield from self.pattern.matches(reduced.rows, way)
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns(Pattern):
+    """One value for each column, repeated for all rows. Binds the length of a row, too."""
+
+    pattern: Pattern
+
+    def matches(self, value: Value, bound: Bindings) -> Iterator[Bindings]:
+        """Matches the values of columns."""
+        value = value.bare
+        if value.op == "broadcast" and value.in_rows and value.dims == (len(value.shape) - 1,):
+            for way in _with_columns(value.shape[-1], bound):
+                yield from self.pattern.matches(value.operands[0], way)
 
 
 def _with_columns(columns: int, bound: Bindings) -> Iterator[Bindings]:
