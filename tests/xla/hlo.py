@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfaot.xla import module as xla
@@ -22,30 +22,36 @@ def parsed(text: str) -> xla.Module:
     return xla.read(proto(text))
 
 
+_REGIONS = "\n".join(
+    f"%{name} () -> f32[] {{\n  %{name}.a = f32[] parameter(0)\n  %{name}.b = f32[] parameter(1)\n"
+    f"  ROOT %{name}.r = f32[] {opcode}(%{name}.a, %{name}.b)\n}}"
+    for name, opcode in (("sum", "add"), ("largest", "maximum"))
+)
+"""Computations with which a kernel of the next functions can reduce: `to_apply=%sum`, for example."""
+
+
 def kernel(*lines: str, parameters: Sequence[str], root: str) -> str:
-    """Returns the text of a module with a kernel `m_k`.
+    """Returns the text of a module with a kernel `m_k`; see `kernels`."""
+    return kernels({"k": (parameters, lines, root)})
+
+
+def kernels(computations: Mapping[str, tuple[Sequence[str], Sequence[str], str]]) -> str:
+    """Returns the text of a module with some kernels `m_NAME`.
 
     Args:
-      lines: the instructions of its computation after its parameters, which are `%p0` and so on; the last one is the root.
-      parameters: their shapes.
-      root: the result's shape.
+      computations: for each name, the shapes of the parameters, which are `%p0` and so on, the instructions after them, the root
+        last, and the result's shape.
     """
-    *others, last = lines
-    inside = [f"  %p{index} = {shape} parameter({index})" for index, shape in enumerate(parameters)]
-    return "\n".join(
-        [
-            "HloModule m, is_scheduled=true",
-            "%f () -> f32[] {",
-            *inside,
-            *(f"  %{line}" for line in others),
-            f'  ROOT %{last}, metadata={{op_type="Add"}}',
-            "}",
-            "ENTRY %main () -> f32[] {",
-            *(line.replace("%p", "%a.") for line in inside),
-            f"  ROOT %k = {root} fusion({', '.join(f'%a.{index}' for index in range(len(inside)))}), kind=kLoop, calls=%f",
-            "}",
-        ]
-    )
+    text, entry = ["HloModule m, is_scheduled=true", _REGIONS], list[str]()
+    for name, (parameters, lines, root) in computations.items():
+        *others, last = lines
+        inside = [f"  %p{index} = {shape} parameter({index})" for index, shape in enumerate(parameters)]
+        text += [f"%f.{name} () -> f32[] {{", *inside, *(f"  %{line}" for line in others)]
+        text += [f'  ROOT %{last}, metadata={{op_type="Add"}}', "}"]
+        entry += [line.replace("%p", f"%{name}.p") for line in inside]
+        passed = ", ".join(f"%{name}.p{index}" for index in range(len(inside)))
+        entry.append(f"  ROOT %{name} = {root} fusion({passed}), kind=kLoop, calls=%f.{name}")
+    return "\n".join([*text, "ENTRY %main () -> f32[] {", *entry, "}"])
 
 
 def proto(text: str) -> hlo_pb2.HloModuleProto:

@@ -141,11 +141,7 @@ class Instruction:
         literal = self.literal
         if literal is None or literal.dtype.kind == "c":
             return None
-        number: float = literal.item()
-        if self.dtype == "f32":
-            short = float(f"{number:.6g}")
-            return short if np.float32(short) == number else float(f"{number:.9g}")
-        return number
+        return short(literal.item(), self.dtype)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -185,6 +181,22 @@ def read(proto: hlo_pb2.HloModuleProto) -> Module:
         tuple(map(Shape.of, program.parameters)),
         Shape.of(program.result),
     )
+
+
+def short(number: float, dtype: str) -> float:
+    """Returns a value of some dtype as the shortest of 6 or 9 decimal digits if it is a float32, as in HLO's text."""
+    if dtype == "f32":
+        digits = float(f"{number:.6g}")
+        return digits if np.float32(digits) == number else float(f"{number:.9g}")
+    return number
+
+
+def number(content: memoryview, dtype: str) -> float | None:
+    """Returns the single value that some bytes are, as `Instruction.value` has it."""
+    _, code = _LITERALS.get(dtype, ("", ""))
+    if dtype in ("bf16", "f16") or not code or "c" in code or len(content) != np.dtype(code).itemsize:
+        return None
+    return short(np.frombuffer(content, code).item(), dtype)
 
 
 def without_arrays(data: bytes) -> bytes:

@@ -6,8 +6,10 @@ import json
 import unittest
 from pathlib import Path
 
+from tests.compile.program import changed
 from tests.stages.harness import StageTest
-from tfaot.compile.program.passes import elementwise_fusion
+from tests.xla.hlo import kernels
+from tfaot.compile.program.passes.elementwise_fusion import elementwise_fusion
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -18,46 +20,56 @@ from tfaot.compile.program.thunks.kinds import (
     Sweep,
     Thunk,
 )
-from tfaot.compile.program.values.formulas import Elementwise, Formula, Operation
+from tfaot.compile.program.values.formulas import Operation
 
-READ, OTHER = Operation("array", place=0), Operation("array", place=1)
-
-
-def known(*operations: Operation, arrays: int, scalars: int = 0, count: int = 8) -> Elementwise:
-    """Returns a kernel's formula. Its arguments are arrays, then single values, then the result."""
-    formula = Formula("float", operations, ((arrays, len(operations) - 1),))
-    last = arrays + scalars
-    return Elementwise(formula, count, (*range(arrays), last), (*range(arrays, last),), last + 1)
+READ = Operation("array", place=0)
 
 
-KNOWN = {
-    "root": known(READ, Operation("sqrt", (0,)), arrays=1),
-    "product": known(READ, OTHER, Operation("multiply", (0, 1)), arrays=2),
-    "scaled": known(READ, Operation("scalar", place=0), Operation("multiply", (0, 1)), arrays=1, scalars=1),
-    "longer": known(READ, Operation("sqrt", (0,)), arrays=1, count=16),
-    "large": known(READ, Operation("sqrt", (0,)), arrays=1, count=65536),
-    "function": known(READ, Operation("exponential", (0,)), arrays=1, count=8192),
-    "smaller function": known(READ, Operation("tanh", (0,)), arrays=1, count=8191),
-    "smaller": known(READ, Operation("sqrt", (0,)), arrays=1, count=65535),
-    "other": None,
-}
+def array(count: int) -> str:
+    """Returns a shape."""
+    return f"f32[{count}]{{0}}"
+
+
+def of_one(opcode: str, count: int) -> tuple[list[str], list[str], str]:
+    """Returns a kernel that applies a function."""
+    return [array(count)], [f"r = {array(count)} {opcode}(%p0)"], array(count)
+
+
+HLO = kernels(
+    {
+        "root": of_one("sqrt", 8),
+        "product": ([array(8)] * 2, [f"r = {array(8)} multiply(%p0, %p1)"], array(8)),
+        "scaled": (
+            [array(8), "f32[]"],
+            [f"b = {array(8)} broadcast(%p1), dimensions={{}}", f"r = {array(8)} multiply(%p0, %b)"],
+            array(8),
+        ),
+        "longer": of_one("sqrt", 16),
+        "large": of_one("sqrt", 65536),
+        "function": of_one("exponential", 8192),
+        "smaller_function": of_one("tanh", 8191),
+        "smaller": of_one("sqrt", 65535),
+        "other": of_one("sine", 8),
+    }
+)
 
 
 def kernel(symbol: str, *offsets: int, size: int = 32) -> Kernel:
     """Returns a call whose arguments are this many bytes at these offsets of buffer 0."""
-    return Kernel(symbol, tuple(SizedSlice(Slice(0, at), size) for at in offsets), (1, 1, 1), single=symbol in KNOWN)
+    args = tuple(SizedSlice(Slice(0, at), size) for at in offsets)
+    return Kernel(f"m_{symbol}", args, (1, 1, 1), single=symbol != "unknown")
 
 
 def scaled(array: int, scalar: int, out: int) -> Kernel:
     """Returns a call that multiplies an array by a single value."""
     args = [SizedSlice(Slice(0, at), size) for at, size in ((array, 32), (scalar, 4), (out, 32))]
-    return Kernel("scaled", tuple(args), (1, 1, 1), single=True)
+    return Kernel("m_scaled", tuple(args), (1, 1, 1), single=True)
 
 
 def merged(*thunks: Thunk) -> tuple[Thunk, ...]:
     """Returns the result for thunks."""
     function = CompiledFunction((Buffer(4096, "temp", None, None),), (), (), (), (), thunks)
-    return elementwise_fusion.merge(function, KNOWN).thunks
+    return changed.thunks(elementwise_fusion, HLO, function)
 
 
 class MergeTest(unittest.TestCase):
@@ -140,7 +152,7 @@ class MergeTest(unittest.TestCase):
 
         A function of fewer values is a call, too, because it is faster.
         """
-        for large, smaller, size in (("large", "smaller", 1 << 18), ("function", "smaller function", 1 << 15)):
+        for large, smaller, size in (("large", "smaller", 1 << 18), ("function", "smaller_function", 1 << 15)):
             (got,) = merged(kernel(large, 0, 1 << 20, size=size))
             self.assertIsInstance(got, Sweep)
             self.unchanged(kernel(smaller, 0, 1 << 20, size=size - 4))

@@ -270,6 +270,18 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
+    def test_long_rows(self) -> None:
+        """Protects long contexts and large layers: rows of any length are one call, and have TensorFlow's numbers."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["long_rows"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            source = Path(exported.path("m.cc")).read_text()
+            calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", source)
+            self.assertCountEqual(calls, ["3, 1025, 1.0f", "10, 2080, -0.25f"])
+            calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", source)
+            self.assertCountEqual(calls, ["33", "26", "8", "8"])
+            self.assertNotIn(") != nullptr) return false;", source)
+
     def test_row_fusion(self) -> None:
         """Protects layer norms and activations: each is one call, and has TensorFlow's numbers, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):

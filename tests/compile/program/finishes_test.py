@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import unittest
 
+from tests.compile.program import changed
 from tests.xla.hlo import kernel, parsed
-from tfaot.compile.program.values.finishes import Finish, finishes
+from tfaot.compile.program.passes.epilogues import epilogues
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, Kernel, SizedSlice, Slice
+from tfaot.compile.program.values.instructions import fusions
 
 SHAPE = "f32[2,3,4]{2,1,0}"
 
@@ -20,7 +22,7 @@ def module(*lines: str, parameters: str = "x", root: str = SHAPE) -> str:
       parameters: a letter each: `x` with the result's shape, `b` a vector along the last dimension
       root: the result's shape
     """
-    shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}"}
+    shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}", "w": "f32[2]{0}"}
     return kernel(*lines, parameters=[shapes[kind] for kind in parameters], root=root)
 
 
@@ -34,8 +36,31 @@ class FinishesTest(unittest.TestCase):
     """Reading optimized HLO."""
 
     def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
-        """Returns how to interpret the kernel: value, bias, addend, and its bias, as indices of arguments; and bounds."""
-        return [dataclasses.astuple(way)[:6] for way in finishes(parsed(text))["m_k"]]
+        """Returns how products can end in the kernel: value, bias, addend, and its bias, as indices of arguments; and bounds."""
+        return [way[:-1] for way in self.scaled_ways(text)]
+
+    def scaled_ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float, float]]:
+        """Returns the same, and the factor."""
+        fusion = fusions(parsed(text))["m_k"]
+        inside = fusion.computation.instructions.values()
+        sizes = {each.number: each.type.bytes for each in inside if each.opcode == "parameter"}
+        sizes[len(sizes)] = fusion.computation.root.type.bytes
+        args = tuple(SizedSlice(Slice(index, 0), size) for index, size in sorted(sizes.items()))
+        buffers = tuple(Buffer(4096, "parameter", None, None) for _ in range(len(args) + 2))
+        ways = []
+        for index in range(len(args) - 1):
+            sides = Slice(len(args), 0), Slice(len(args) + 1, 0)
+            product = Dot("float", 1, Slice(index, 0), *sides, (24, 8, 12), 4, 6, 2, False, False)
+            function = CompiledFunction(buffers, (), (), (), (), (product, Kernel("m_k", args, (1, 1, 1), single=True)))
+            first, *others = changed.thunks(epilogues, text, function)
+            if others:
+                continue
+            assert isinstance(first, Dot) and first.epilogue
+            end = first.epilogue
+            bias, addend, addend_bias = (at and at.buffer for at in (end.bias, end.addend, end.addend_bias))
+            self.assertEqual((first.out, end.out), (product.out, args[-1].slice))
+            ways.append((index, bias, addend, addend_bias, end.low, end.high, end.scale))
+        return ways
 
     def test_bias_and_bounds(self) -> None:
         """Protects what follows most layers: a bias, and ReLU in XLA's form, or bounds on both sides."""
@@ -80,7 +105,7 @@ class FinishesTest(unittest.TestCase):
             f"r = {SHAPE} add(%second, %sum)",
             parameters="xbxb",
         )
-        self.assertEqual(self.ways(both), [(2, 3, 0, 1, -math.inf, math.inf), (0, 1, 2, 3, -math.inf, math.inf)])
+        self.assertEqual(self.ways(both), [(0, 1, 2, 3, -math.inf, math.inf), (2, 3, 0, 1, -math.inf, math.inf)])
 
     def test_flattened(self) -> None:
         """Protects a layer before Flatten: the shape in which its result continues doesn't move its columns."""
@@ -94,7 +119,22 @@ class FinishesTest(unittest.TestCase):
             parameters="xb",
             root="f32[2,12]{1,0}",
         )
-        self.assertEqual(finishes(parsed(relu))["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
+        self.assertEqual(self.ways(relu), [(0, 1, None, None, 0, math.inf)])
+        before = module(
+            "flat = f32[2,12]{1,0} bitcast(%p0)",
+            ZERO,
+            "r = f32[2,12]{1,0} maximum(%flat, %zero)",
+            root="f32[2,12]{1,0}",
+        )
+        self.assertEqual(self.ways(before), [(0, None, None, None, 0, math.inf)])
+
+    def test_bounds_after_each_other(self) -> None:
+        """Protects two bounds in either operation, and no value in between the wrong ones."""
+        six = ("six = f32[] constant(6)", ZERO)
+        low, high = f"low = {SHAPE} maximum(%p0, %zero)", f"r = {SHAPE} minimum(%low, %six)"
+        self.assertEqual(self.ways(module(*six, low, high)), [(0, None, None, None, 0, 6)])
+        other = (f"low = {SHAPE} minimum(%p0, %six)", f"r = {SHAPE} maximum(%low, %zero)")
+        self.assertEqual(self.ways(module(*six, *other)), [])
 
     def test_other_kernels(self) -> None:
         """Protects numbers: a kernel with another computation, order, or axis isn't an epilogue."""
@@ -115,10 +155,14 @@ class FinishesTest(unittest.TestCase):
             ),
             "a bound that is not known": module(f"r = {SHAPE} maximum(%p0, %p1)", parameters="xs"),
             "another layout": module(f"r = {SHAPE.replace('2,1,0', '0,1,2')} add(%p0, %p1)", parameters="xx"),
-            "another dtype": module("c = s32[] constant(1)", f"r = {SHAPE} add(%p0, %p1)", parameters="xx"),
+            "another dtype": module(f"r = {SHAPE} add(%p0, %p1)", parameters="xx").replace("f32", "s32"),
             "a transposition": module(f"r = {SHAPE} transpose(%p0), dimensions={{0,1,2}}"),
-            "another last dimension": module(
-                "flat = f32[2,12]{1,0} bitcast(%p0)", ZERO, "r = f32[2,12]{1,0} maximum(%flat, %zero)"
+            "rows of another length": module(
+                "flat = f32[6,2,2]{2,1,0} bitcast(%p0)",
+                "b = f32[6,2,2]{2,1,0} broadcast(%p1), dimensions={2}",
+                "r = f32[6,2,2]{2,1,0} add(%flat, %b)",
+                parameters="xw",
+                root="f32[6,2,2]{2,1,0}",
             ),
         }.items():
             with self.subTest(name):
@@ -135,23 +179,18 @@ class FinishesTest(unittest.TestCase):
         def less(value: str) -> str:
             return f"r = {SHAPE} subtract(%{value}, %step)"
 
-        wanted = Finish(1, None, 0, None, -math.inf, math.inf, 4, 3, scale=-0.25)
+        wanted = (1, None, 0, None, -math.inf, math.inf)
         for lines in (
             (rate, rates, step, result),
             (rate, rates, step.replace("%rates, %p1", "%p1, %rates"), result),
         ):
-            self.assertEqual(finishes(parsed(module(*lines, parameters="xx")))["m_k"], (wanted,))
+            self.assertEqual(self.scaled_ways(module(*lines, parameters="xx")), [(*wanted, -0.25)])
         plus = (rate, rates, step, result.replace("subtract", "add"))
         reverse = (*plus[:-1], f"r = {SHAPE} add(%step, %p0)")
         for lines in (plus, reverse):
-            self.assertEqual(
-                finishes(parsed(module(*lines, parameters="xx")))["m_k"], (dataclasses.replace(wanted, scale=0.25),)
-            )
+            self.assertEqual(self.scaled_ways(module(*lines, parameters="xx")), [(*wanted, 0.25)])
         clamped = (*plus[:-1], plus[-1].replace("r =", "sum ="), ZERO, f"r = {SHAPE} maximum(%sum, %zero)")
-        self.assertEqual(
-            finishes(parsed(module(*clamped, parameters="xx")))["m_k"],
-            (dataclasses.replace(wanted, scale=0.25, low=0.0),),
-        )
+        self.assertEqual(self.scaled_ways(module(*clamped, parameters="xx")), [(*wanted[:4], 0, math.inf, 0.25)])
         for name, text in {
             "a product alone": module(rate, rates, step, parameters="xx"),
             "the other order": module(rate, rates, step, f"r = {SHAPE} subtract(%step, %p0)", parameters="xx"),
@@ -182,14 +221,14 @@ class FinishesTest(unittest.TestCase):
             ),
         }.items():
             with self.subTest(name):
-                self.assertEqual(finishes(parsed(text))["m_k"], ())
+                self.assertEqual(self.ways(text), [])
 
     def test_names_that_meet(self) -> None:
         """Protects against a symbol that stands for two kernels: then neither is recognized."""
         text = module(BIAS, SUM, parameters="xb")
         (line,) = (line for line in text.splitlines() if "fusion(" in line)
         both = "\n".join(line.replace("ROOT %k", name) for name in ("%k.1", "%k_1"))
-        self.assertEqual(finishes(parsed(text.replace(line, both))), {})
+        self.assertEqual(fusions(parsed(text.replace(line, both))), {})
 
 
 if __name__ == "__main__":

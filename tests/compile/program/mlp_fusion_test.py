@@ -6,7 +6,9 @@ import dataclasses
 import math
 import unittest
 
+from tests.xla.hlo import kernels, parsed
 from tfaot.compile.program.passes.mlp_fusion import LARGEST, join
+from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -19,35 +21,46 @@ from tfaot.compile.program.thunks.kinds import (
     Slice,
     Thunk,
 )
-from tfaot.compile.program.values.finishes import Finish
 from tfaot.compile.program.values.vectors import VectorProduct
 
 X, W, B, H, V, C, Y, OTHER = (Slice(index, 0) for index in range(8))
 KNOWN = {
-    "first": VectorProduct(row=2, matrix=1, addend=0, depth=3, columns=5, transposed=False, arguments=4),
-    "second": VectorProduct(row=0, matrix=1, addend=None, depth=5, columns=2, transposed=True, arguments=3),
-    "largest": VectorProduct(
+    "m_first": VectorProduct(row=2, matrix=1, addend=0, depth=3, columns=5, transposed=False, arguments=4),
+    "m_second": VectorProduct(row=0, matrix=1, addend=None, depth=5, columns=2, transposed=True, arguments=3),
+    "m_largest": VectorProduct(
         row=0, matrix=1, addend=None, depth=LARGEST // 64, columns=64, transposed=False, arguments=3
     ),
-    "larger": VectorProduct(
+    "m_larger": VectorProduct(
         row=0, matrix=1, addend=None, depth=LARGEST // 64 + 1, columns=64, transposed=False, arguments=3
     ),
-    "batch": VectorProduct(row=0, matrix=1, addend=None, depth=3, columns=5, transposed=False, arguments=3, batch=2),
+    "m_batch": VectorProduct(row=0, matrix=1, addend=None, depth=3, columns=5, transposed=False, arguments=3, batch=2),
 }
-RELU = Finish(value=0, bias=None, addend=None, addend_bias=None, low=0.0, high=math.inf, columns=5, arguments=2)
-FINISHES = {
-    "relu": (RELU,),
-    "wide": (dataclasses.replace(RELU, columns=1),),
-    "bias": (Finish(value=0, bias=1, addend=None, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=3),),
-    "sum": (Finish(value=0, bias=None, addend=1, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=3),),
-    "both": (Finish(value=0, bias=1, addend=2, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=4),),
-    "two": (Finish(value=0, bias=None, addend=1, addend_bias=2, low=-1.0, high=1.0, columns=2, arguments=4),),
-}
+ROW, TWO = "f32[5]{0}", "f32[1,2]{1,0}"
+BOUNDS = ["low = f32[] constant(-1)", "high = f32[] constant(1)", f"r = {TWO} clamp(%low, %s, %high)"]
+BIAS = f"b = {TWO} broadcast(%p1), dimensions={{1}}"
+HLO = kernels(
+    {
+        "relu": ([ROW], ["z = f32[] constant(0)", f"r = {ROW} maximum(%p0, %z)"], ROW),
+        "bias": ([TWO, "f32[2]{0}"], [BIAS, f"s = {TWO} add(%p0, %b)", *BOUNDS], TWO),
+        "sum": ([TWO] * 2, [f"s = {TWO} add(%p0, %p1)", *BOUNDS], TWO),
+        "both": (
+            [TWO, "f32[2]{0}", TWO],
+            [BIAS, f"a = {TWO} add(%p0, %b)", f"s = {TWO} add(%a, %p2)", *BOUNDS],
+            TWO,
+        ),
+        "two": (
+            [TWO, TWO, "f32[2]{0}"],
+            [BIAS.replace("p1", "p2"), f"a = {TWO} add(%p1, %b)", f"s = {TWO} add(%p0, %a)", *BOUNDS],
+            TWO,
+        ),
+    }
+)
 
 
 def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel, given its arguments and their numbers of floats."""
-    return Kernel(symbol, tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1))
+    args = tuple(SizedSlice(at, 4 * count) for at, count in places)
+    return Kernel(f"m_{symbol}", args, (1, 1, 1), single=symbol != "unknown")
 
 
 FIRST = kernel("first", (B, 5), (W, 15), (X, 3), (H, 5))
@@ -64,7 +77,8 @@ class JoinTest(unittest.TestCase):
     def joined(self, *thunks: Thunk) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(1 << 20, "temp", None, None) for _ in range(8))
-        return join(CompiledFunction(buffers, (), (), (), (), thunks), KNOWN, FINISHES).thunks
+        function = CompiledFunction(buffers, (), (), (), (), thunks)
+        return join(Compiled({"x86-64-v3": function}, {}, (parsed(HLO),)), function, KNOWN).thunks
 
     def test_net(self) -> None:
         """Protects nets: products, their bias, and their ReLU are the layers of one net, also in a loop."""
@@ -88,7 +102,6 @@ class JoinTest(unittest.TestCase):
             kernel("relu", (H, 5), (OTHER, 5)),
             kernel("relu", (OTHER, 5), (OTHER, 5)),
             kernel("relu", (H, 4), (H, 4)),
-            kernel("wide", (H, 5), (H, 5)),
             kernel("unknown", (H, 5), (H, 5)),
         ):
             self.assertEqual(self.joined(FIRST, finish), (DenseNet((FIRST_LAYER,)), finish))
@@ -107,7 +120,7 @@ class JoinTest(unittest.TestCase):
             (SECOND_LAYER, kernel("two", (Y, 2), (C, 2), (B, 2), (Y, 2))),
             (biased, kernel("bias", (Y, 2), (B, 2), (Y, 2))),
         ):
-            self.assertEqual(self.joined(DenseNet((before,)), finish), (DenseNet((before,)), finish))
+            self.assertEqual(self.joined(DenseNet((before,)), finish), (DenseNet((before,)), finish), finish.symbol)
 
     def test_sizes(self) -> None:
         """Protects large matrices and batches, which other code multiplies faster."""

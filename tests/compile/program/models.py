@@ -433,6 +433,22 @@ def model_fn(xs, _):
     plain = tf.sigmoid(-large), tf.nn.gelu(4.0 * large), tf.tanh(3.0 * large)
     return norm(total)[0], *norm(y), root, centered * centered, few * few, columns * columns, *biased, *plain
 """,
+    # Rows that XLA reduces in windows, and in windows of windows: sums, root mean squares, softmaxes, and norms.
+    "long_rows": """
+def input_fn():
+    a, b, c, d, e = (33, 1021), (3, 1025), (26, 1280), (2, 5, 2080), (8, 4096)
+    return inputs(a=(f32, *a), b=(f32, *b), c=(f32, *c), d=(f32, *d), e=(f32, *e), g=(f32, 1280), h=(f32, 1021))
+
+def model_fn(xs, _):
+    a, b, c, d, e, g, h = xs
+
+    def norm(value, scale):
+        mean, variance = tf.nn.moments(value, -1, keepdims=True)
+        return tf.nn.batch_normalization(value, mean, variance, scale, scale - 1.0, 1e-5)
+
+    root = e * tf.math.rsqrt(tf.reduce_mean(e * e, -1, keepdims=True) + 1e-6)
+    return norm(a, h), norm(c, g), root, tf.nn.softmax(b), tf.nn.softmax(d * -0.25), tf.reduce_sum(e, -1)
+""",
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))

@@ -15,16 +15,17 @@ import math
 import os
 import random
 import unittest
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program import column_reduction_test, narrow_test, transposes_test
-from tests.xla.hlo import parsed
+from tests.compile.program.cells import PRIME, Cells, Meaning, constant, evaluate, function, shares, times
+from tests.compile.program.cells import meanings as of_hlo
+from tests.compile.program.changed import changed
+from tests.xla.hlo import kernels, parsed
 from tfaot.compile.program.packing import gemv_packing, loops, narrow, prepack, winograd
 from tfaot.compile.program.packing import layouts as packing
 from tfaot.compile.program.passes import (
@@ -38,7 +39,6 @@ from tfaot.compile.program.passes import (
     transpose_folding,
     transposes,
 )
-from tfaot.compile.program.passes.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
 from tfaot.compile.program.thunks.accesses import overlap
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
@@ -67,51 +67,14 @@ from tfaot.compile.program.thunks.kinds import (
     While,
 )
 from tfaot.compile.program.values.copies import copies
-from tfaot.compile.program.values.finishes import Finish
-from tfaot.compile.program.values.formulas import Elementwise, Formula, Operation
-from tfaot.compile.program.values.row_formulas import RowKernel
+from tfaot.compile.program.values.formulas import Operation
 from tfaot.compile.program.values.vectors import VectorProduct
-
-Cells = npt.NDArray[np.int64]
-Meaning = Callable[[Sequence[Cells]], Cells]
-"""What a kernel computes of its arguments but the last, which is the result."""
-
-PRIME = 2**31 - 1
 
 DRAWS = float(os.environ.get("TFAOT_DRAWS", "1"))
 """How many times as many programs to draw."""
 
 UNKNOWN = "unknown"
 """A kernel that isn't known to have one result. It writes its first argument."""
-
-
-def function(name: str, *operands: Cells) -> Cells:
-    """Returns something that depends on a name and on all operands."""
-    result: Any = zlib.crc32(name.encode()) % PRIME
-    for operand in operands:
-        result = (result * 48271 + operand) % PRIME
-    return np.asarray(result)
-
-
-def evaluate(operations: Sequence[Operation], leaf: Callable[[Operation], Cells]) -> list[Cells]:
-    """Returns what the operations of a formula compute, given what those compute that read memory."""
-    values: list[Cells] = []
-    exact: dict[str, Callable[..., Cells]] = {
-        "add": lambda a, b: a + b,
-        "multiply": lambda a, b: a * b,
-        "subtract": lambda a, b: a - b,
-        "sum": lambda a: a.sum(1, keepdims=True),
-    }
-    for each in operations:
-        operands = [values[index] for index in each.operands]
-        if each.opcode in ("array", "column", "row", "scalar"):
-            value = leaf(each)
-        elif each.opcode in exact:
-            value = exact[each.opcode](*operands)
-        else:
-            value = function(each.opcode + each.text, *operands)
-        values.append(value % PRIME)
-    return values
 
 
 class Machine:
@@ -277,7 +240,9 @@ class Machine:
             # The result with the epilogue may take the addend's place.
             assert epilogue.addend is None or not overlap((epilogue.addend, size), (thunk.out, size)), thunk
             bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
-            addend = epilogue.addend and self.at(epilogue.addend, size)
+            addend = None if epilogue.addend is None else self.at(epilogue.addend, size)
+            if addend is not None and epilogue.addend_bias:
+                addend = addend + np.tile(self.at(epilogue.addend_bias, 4 * thunk.m), result.size // thunk.m)
             final = finished(result.ravel(), bias, addend, epilogue.low, epilogue.high, epilogue.scale)
             if epilogue.scratch:
                 self.at(thunk.out, size)[:] = function("anything", result.ravel())
@@ -373,19 +338,9 @@ def finished(
         values = values + np.tile(bias, values.size // bias.size)
     if addend is not None:
         values = values + addend
-    return values % PRIME if (low, high) == (-math.inf, math.inf) else function(f"{low} {high}", values % PRIME)
-
-
-def times(values: Cells, scale: float) -> Cells:
-    """Returns scaled values."""
-    return values * int(scale * 1024) % PRIME
-
-
-def shares(scores: Cells, rows: int, scale: float) -> Cells:
-    """Returns what the kernels of a softmax compute together."""
-    scaled = times(scores.reshape(rows, -1), scale)
-    powers = function(EXPONENTIALS, scaled, scaled.max(1, keepdims=True))
-    return function(QUOTIENT, powers, powers.sum(1, keepdims=True) % PRIME)
+    values = values % PRIME
+    values = values if low == -math.inf else np.maximum(values, constant(low))
+    return values if high == math.inf else np.minimum(values, constant(high))
 
 
 class Draw:
@@ -575,87 +530,94 @@ class PropertiesTest(unittest.TestCase):
 
     def test_sweeps(self) -> None:
         """Protects numbers: merged kernels leave what they left one after another, whatever they overwrite and read between."""
-        array, scalar = Operation("array", place=0), Operation("scalar", place=0)
+        shape = "f32[8]{0}"
+        scale = f"b = {shape} broadcast(%p1), dimensions={{}}"
         formulas = {
-            "root": (1, 0, (array, Operation("sqrt", (0,)))),
-            "sum": (2, 0, (array, Operation("array", place=1), Operation("add", (0, 1)))),
-            "product": (
-                2,
-                0,
-                (array, Operation("array", place=1), Operation("multiply", (0, 1)), Operation("negate", (2,))),
-            ),
-            "scaled": (1, 1, (array, scalar, Operation("multiply", (0, 1)), Operation("subtract", (2, 0)))),
+            "root": ([shape], [f"r = {shape} sqrt(%p0)"]),
+            "sum": ([shape] * 2, [f"r = {shape} add(%p0, %p1)"]),
+            "product": ([shape] * 2, [f"a = {shape} multiply(%p0, %p1)", f"r = {shape} negate(%a)"]),
+            "squares": ([shape] * 2, [f"a = {shape} multiply(%p0, %p0)", f"r = {shape} add(%p1, %a)"]),
+            "scaled": ([shape, "f32[]"], [scale, f"a = {shape} multiply(%p0, %b)", f"r = {shape} subtract(%a, %p0)"]),
         }
-        known = {
-            name: Elementwise(
-                Formula("float", operations, ((arrays, len(operations) - 1),)),
-                8,
-                (*range(arrays), arrays + scalars),
-                (*range(arrays, arrays + scalars),),
-                arrays + scalars + 1,
-            )
-            for name, (arrays, scalars, operations) in formulas.items()
-        }
-
-        def meaning(arrays: int, operations: Sequence[Operation]) -> Meaning:
-            return lambda args: evaluate(
-                operations, lambda each: args[each.place + (arrays if each.opcode == "scalar" else 0)]
-            )[-1]
-
-        meanings = {name: meaning(arrays, operations) for name, (arrays, _, operations) in formulas.items()}
+        hlo = kernels({name: (*each, shape) for name, each in formulas.items()})
 
         def draw(drawn: Draw) -> list[Thunk]:
             thunks: list[Thunk] = []
             for _ in range(drawn.random.randint(2, 7)):
                 name = drawn.random.choice([*formulas])
-                arrays, scalars, _ = formulas[name]
-                sizes = (*[32] * arrays, *[4] * scalars, 32)
+                sizes = [32 if each == shape else 4 for each in formulas[name][0]]
+                in_place = [index for index, size in enumerate(sizes) if size == 32]
                 thunks.append(
-                    drawn.other() if drawn.random.random() < 0.2 else drawn.kernel(name, sizes, in_place=range(arrays))
+                    drawn.other()
+                    if drawn.random.random() < 0.2
+                    else drawn.kernel(f"m_{name}", (*sizes, 32), in_place=in_place)
                 )
             return thunks
 
-        self.compare(2000, 32, draw, lambda function: elementwise_fusion.merge(function, known), meanings, share=0.2)
+        run = elementwise_fusion.elementwise_fusion
+        self.compare(2000, 32, draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.2)
 
     def test_row_fusion(self) -> None:
         """Protects numbers: merged kernels of rows write what is read later, the last writer's value, and nothing else."""
-        rows, columns = 512, 64
-        array, row = Operation("array", place=0), Operation("row", place=1)
-        kinds = {"array": 4 * rows * columns, "row": 4 * rows, "column": 4 * columns, "scalar": 4}
-        kernels: dict[str, tuple[str, int, tuple[Operation, ...]]] = {
-            "add": ("array", 0, (array, Operation("array", place=1), Operation("add", (0, 1)))),
-            "root": ("array", 0, (array, Operation("sqrt", (0,)))),
-            "by_row": ("array", columns, (array, row, Operation("rsqrt", (1,)), Operation("multiply", (0, 2)))),
-            "bias": ("array", columns, (array, Operation("column", place=1), Operation("add", (0, 1)))),
-            "scaled": ("array", 0, (array, Operation("scalar", place=1), Operation("multiply", (0, 1)))),
-            "total": ("row", columns, (array, Operation("sum", (0,)))),
+        for rows, columns, share in ((512, 64, 0.2), (16, 2080, 0.2)):
+            with self.subTest(rows=rows):
+                self._rows(rows, columns, share)
+
+    def _rows(self, rows: int, columns: int, share: float) -> None:
+        array, row, column = f"f32[{rows},{columns}]{{1,0}}", f"f32[{rows}]{{0}}", f"f32[{columns}]{{0}}"
+        half, few = columns // 2, -(-columns // 32)
+        pieces, zero = f"f32[{rows},{few}]{{1,0}}", "z = f32[] constant(0)"
+        by_row = f"b = {array} broadcast(%p1), dimensions={{0}}"
+        halves = f"f32[{rows},{half}]{{1,0}}"
+        kinds: dict[str, tuple[list[str], list[str], str]] = {
+            "add": ([array] * 2, [f"r = {array} add(%p0, %p1)"], array),
+            "root": ([array], [f"r = {array} sqrt(%p0)"], array),
+            "by_row": (
+                [array, row],
+                [f"q = {row} rsqrt(%p1)", by_row.replace("%p1", "%q"), f"r = {array} multiply(%p0, %b)"],
+                array,
+            ),
+            "bias": ([array, column], [by_row.replace("={0}", "={1}"), f"r = {array} add(%p0, %b)"], array),
+            "scaled": ([array, "f32[]"], [by_row.replace("={0}", "={}"), f"r = {array} multiply(%p0, %b)"], array),
+            "total": ([array], [zero, f"r = {row} reduce(%p0, %z), dimensions={{1}}, to_apply=%sum"], row),
+            "halves": (
+                [array],
+                [
+                    zero,
+                    f"a = {halves} slice(%p0), slice={{[0:{rows}], [0:{half}]}}",
+                    f"b = {halves} slice(%p0), slice={{[0:{rows}], [{half}:{columns}]}}",
+                    f"c = {halves} add(%a, %b)",
+                    f"r = {row} reduce(%c, %z), dimensions={{1}}, to_apply=%sum",
+                ],
+                row,
+            ),
+            "pieces": (
+                [array],
+                [
+                    zero,
+                    f"r = {pieces} reduce-window(%p0, %z), window={{size=1x32 stride=1x32 pad=0_0x{few * 32 - columns}_0}}, "
+                    "to_apply=%sum",
+                ],
+                pieces,
+            ),
+            "of_pieces": ([pieces], [zero, f"r = {row} reduce(%p0, %z), dimensions={{1}}, to_apply=%sum"], row),
             "squares": (
-                "row",
-                columns,
-                (
-                    array,
-                    row,
-                    Operation("subtract", (0, 1)),
-                    Operation("multiply", (2, 2)),
-                    Operation("sum", (3,)),
-                    Operation("sqrt", (4,)),
-                ),
+                [array, row],
+                [
+                    zero,
+                    by_row,
+                    f"s = {array} subtract(%p0, %b)",
+                    f"t = {array} multiply(%s, %s)",
+                    f"u = {row} reduce(%t, %z), dimensions={{1}}, to_apply=%sum",
+                    f"r = {row} sqrt(%u)",
+                ],
+                row,
             ),
         }
-
-        def reads(operations: Sequence[Operation]) -> list[Operation]:
-            return sorted((each for each in operations if each.opcode in kinds), key=lambda each: each.place)
-
-        known = {
-            name: RowKernel(operations, rows * columns, width, result == "row", len(reads(operations)) + 1)
-            for name, (result, width, operations) in kernels.items()
-        }
-        shapes = {"array": (rows, columns), "row": (rows, 1), "column": (1, columns), "scalar": (1, 1)}
-
-        def meaning(operations: Sequence[Operation]) -> Meaning:
-            return lambda args: evaluate(operations, lambda each: args[each.place].reshape(shapes[each.opcode]))[-1]
-
-        meanings = {name: meaning(operations) for name, (_, _, operations) in kernels.items()}
+        hlo = kernels(kinds)
+        size = {array: 4 * rows * columns, row: 4 * rows, column: 4 * columns, "f32[]": 4, pieces: 4 * rows * few}
+        run = row_fusion.row_fusion
+        merged = 0
 
         def draw(drawn: Draw) -> list[Thunk]:
             thunks: list[Thunk] = []
@@ -663,77 +625,112 @@ class PropertiesTest(unittest.TestCase):
                 if drawn.random.random() < 0.15:
                     thunks.append(drawn.other())
                     continue
-                name = drawn.random.choice([*kernels])
-                result, _, operations = kernels[name]
-                read = reads(operations)
-                sizes = [kinds[each.opcode] for each in read] + [kinds[result]]
-                in_place = [each.place for each in read if each.opcode == result == "array"]
-                thunks.append(drawn.kernel(name, sizes, in_place=in_place))
+                name = drawn.random.choice([*kinds])
+                read, _, result = kinds[name]
+                in_place = [index for index, each in enumerate(read) if each == result == array]
+                thunks.append(drawn.kernel(f"m_{name}", [size[each] for each in (*read, result)], in_place=in_place))
+                if name == "pieces" and drawn.random.random() < 0.8:
+                    thunks.append(drawn.kernel("m_of_pieces", [size[pieces], size[row]]))
             return thunks
 
-        self.compare(
-            400,
-            kinds["array"],
-            draw,
-            lambda function: row_fusion.merge(function, known),
-            meanings,
-            share=0.2,
-        )
+        def change(before: CompiledFunction) -> CompiledFunction:
+            nonlocal merged
+            after = changed(run, hlo, before)
+            symbols = [each.symbol for each in after.thunks if isinstance(each, Kernel)]
+            was = [each.symbol for each in before.thunks if isinstance(each, Kernel)]
+            merged += symbols.count("m_of_pieces") < was.count("m_of_pieces")
+            return after
+
+        self.compare(400, size[array], draw, change, of_hlo(hlo), share=share)
+        self.assertGreater(merged, 10 * DRAWS)
 
     def test_softmax(self) -> None:
         """Protects numbers: a call takes the place of a softmax's kernels only if nothing else sees what they compute."""
-        rows, columns, pieces = 4, 40, 2
-        all_, by_row, some = 4 * rows * columns, 4 * rows, 4 * rows * pieces
-        known = {
-            "scaled": Part(SCALED, 1, rows * columns, 0, None, 0.25, 2),
-            "peak_pieces": Part(LARGEST, rows, columns, 0, None, 1.0, 2, pieces),
-            "peak": Part(LARGEST, rows, pieces, 0, None, 1.0, 2),
-            "power": Part(EXPONENTIALS, rows, columns, 1, 0, 0.25, 3),
-            "sum_pieces": Part(SUM, rows, columns, 0, None, 1.0, 2, pieces),
-            "sum": Part(SUM, rows, pieces, 0, None, 1.0, 2),
-            "share": Part(QUOTIENT, rows, columns, 0, 1, 1.0, 3),
-        }
+        for rows, columns, steps in ((4, 30, 0), (4, 40, 1), (3, 2080, 2)):
+            with self.subTest(columns=columns):
+                self._softmax(rows, columns, steps)
 
-        def in_pieces(values: Cells) -> Cells:
-            return values.reshape(rows, pieces, -1)
+    def _softmax(self, rows: int, columns: int, steps: int) -> None:
+        def shape(count: int) -> str:
+            return f"f32[{rows},{count}]{{1,0}}"
 
-        meanings: dict[str, Meaning] = {
-            "scaled": lambda args: times(args[0], 0.25),
-            "peak_pieces": lambda args: in_pieces(args[0]).max(2),
-            "peak": lambda args: args[0].reshape(rows, pieces).max(1),
-            "power": lambda args: function(
-                EXPONENTIALS, times(args[1], 0.25).reshape(rows, columns), args[0].reshape(rows, 1)
+        row, array = f"f32[{rows}]{{0}}", shape(columns)
+        scale = ["k = f32[] constant(0.25)", f"ks = {array} broadcast(%k), dimensions={{}}"]
+        scaled = [*scale, f"s = {array} multiply(%p0, %ks)"]
+        by_row = f"b = {array} broadcast(%p1), dimensions={{0}}"
+        counts = [columns]
+        for _ in range(steps):
+            counts.append(-(-counts[-1] // 32))
+
+        def reduced(name: str, region: str, start: str) -> dict[str, tuple[list[str], list[str], str]]:
+            first = f"z = f32[] constant({start})"
+            kinds = {}
+            for step, (count, fewer) in enumerate(itertools.pairwise(counts)):
+                pad = f"pad=0_0x{(32 * fewer - count) // 2}_{32 * fewer - count - (32 * fewer - count) // 2}"
+                window = f"window={{size=1x32 stride=1x32 {pad}}}, to_apply=%{region}"
+                kinds[f"{name}{step}"] = (
+                    [shape(count)],
+                    [first, f"r = {shape(fewer)} reduce-window(%p0, %z), {window}"],
+                    shape(fewer),
+                )
+            last = [first, f"r = {row} reduce(%p0, %z), dimensions={{1}}, to_apply=%{region}"]
+            return {**kinds, f"{name}{steps}": ([shape(counts[-1])], last, row)}
+
+        one = ["i = f32[] constant(1)", f"is = {row} broadcast(%i), dimensions={{}}", f"j = {row} divide(%is, %p1)"]
+        kinds = {
+            "scaled": ([array], [*scaled[:2], f"r = {array} multiply(%ks, %p0)"], array),
+            **reduced("peak", "largest", "-inf"),
+            "power": (
+                [array, row],
+                [*scaled, by_row, f"d = {array} subtract(%s, %b)", f"r = {array} exponential(%d)"],
+                array,
             ),
-            "sum_pieces": lambda args: in_pieces(args[0]).sum(2) % PRIME,
-            "sum": lambda args: args[0].reshape(rows, pieces).sum(1) % PRIME,
-            "share": lambda args: function(QUOTIENT, args[0].reshape(rows, columns), args[1].reshape(rows, 1)),
+            "limited": (
+                [array, row],
+                [
+                    *scaled,
+                    by_row,
+                    f"l = {array} minimum(%b, %s)",
+                    f"d = {array} subtract(%l, %b)",
+                    f"r = {array} exponential(%d)",
+                ],
+                array,
+            ),
+            **reduced("sum", "sum", "0"),
+            "share": ([array, row], [by_row, f"r = {array} divide(%p0, %b)"], array),
+            "part": ([array, row], [*one, by_row.replace("%p1", "%j"), f"r = {array} multiply(%b, %p0)"], array),
         }
+        hlo = kernels(kinds)
+        size = {shape(count): 4 * rows * count for count in counts} | {row: 4 * rows}
 
         def chain(drawn: Draw) -> list[Thunk]:
             """Returns the kernels of a softmax in random places, which may not work out."""
-            x, out = (drawn.place(all_), all_), (drawn.place(all_), all_)
-            scaled, peaks, peak, powers, sums, total = (
-                (drawn.temporary(size), size) for size in (all_, some, by_row, all_, some, by_row)
-            )
+            x, out = drawn.place(size[array]), drawn.place(size[array])
+            scores, powers = drawn.temporary(size[array]), drawn.temporary(size[array])
+            results = {name: drawn.temporary(size[root]) for name, (_, _, root) in kinds.items()}
             if drawn.random.random() < 0.5:
                 out = drawn.random.choice([x, powers])
+            reads = {"scaled": [x], "peak0": [scores], "sum0": [powers]}
+            reads |= {
+                f"{name}{step + 1}": [results[f"{name}{step}"]] for name in ("peak", "sum") for step in range(steps)
+            }
+            power, share = drawn.random.choice(["power", "limited"]), drawn.random.choice(["share", "part"])
+            reads |= {power: [x, results[f"peak{steps}"]], share: [powers, results[f"sum{steps}"]]}
+            results |= {"scaled": scores, power: powers, share: out}
             thunks = []
-            for name, *args in (
-                ("scaled", x, scaled),
-                ("peak_pieces", scaled, peaks),
-                ("peak", peaks, peak),
-                ("power", peak, x, powers),
-                ("sum_pieces", powers, sums),
-                ("sum", sums, total),
-                ("share", powers, total, out),
-            ):
-                valid = all(
-                    not overlap(each, args[-1]) or (each == args[-1] and name in ("power", "share"))
-                    for each in args[:-1]
-                )
-                if not valid:
-                    return chain(drawn)
-                thunks.append(Kernel(name, tuple(SizedSlice(*each) for each in args), (1, 1, 1), single=True))
+            for name in kinds:
+                if name in reads:
+                    sizes = [size[each] for each in (*kinds[name][0], kinds[name][2])]
+                    places = [*zip((*reads[name], results[name]), sizes, strict=True)]
+                    valid = all(
+                        not overlap(each, places[-1]) or (each == places[-1] and name in (power, share))
+                        for each in places[:-1]
+                    )
+                    if not valid:
+                        return chain(drawn)
+                    thunks.append(
+                        Kernel(f"m_{name}", tuple(SizedSlice(*each) for each in places), (1, 1, 1), single=True)
+                    )
             return thunks
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -744,41 +741,43 @@ class PropertiesTest(unittest.TestCase):
                 thunks.insert(drawn.random.randint(0, len(thunks)), drawn.other())
             return thunks
 
-        self.compare(1500, all_, draw, lambda function: softmax.merge(function, known), meanings, share=0.2)
+        run = softmax.softmax
+        self.compare(500, size[array], draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.15)
 
-    def finishes(self, columns: int) -> tuple[dict[str, Finish], dict[str, Meaning]]:
-        """Returns kernels that finish the result of a product, and what they compute."""
-        known = {
-            "biased": Finish(0, 1, None, None, -math.inf, math.inf, columns, 3),
-            "bounded": Finish(0, None, None, None, 0.0, 6.0, columns, 2),
-            "joined": Finish(0, None, 1, None, -math.inf, math.inf, columns, 3),
-            "everything": Finish(1, 2, 0, None, 0.0, math.inf, columns, 4),
-            "descended": Finish(1, None, 0, None, -math.inf, math.inf, columns, 3, scale=-0.5),
+    def finishes(self, rows: int, columns: int) -> dict[str, tuple[list[str], list[str], str]]:
+        """Returns kernels that finish the result of a product."""
+        shape, row = f"f32[{rows},{columns}]{{1,0}}", f"f32[{columns}]{{0}}"
+        low, high = "l = f32[] constant(268435456)", "h = f32[] constant(1073741824)"
+        bias = f"b = {shape} broadcast(%p1), dimensions={{1}}"
+        return {
+            "biased": ([shape, row], [bias, f"r = {shape} add(%p0, %b)"], shape),
+            "bounded": ([shape], [low, high, f"r = {shape} clamp(%l, %p0, %h)"], shape),
+            "joined": ([shape] * 2, [f"r = {shape} add(%p0, %p1)"], shape),
+            "everything": (
+                [shape, row, shape],
+                [low, bias, f"s = {shape} add(%p0, %b)", f"t = {shape} add(%s, %p2)", f"r = {shape} maximum(%t, %l)"],
+                shape,
+            ),
+            "descended": (
+                [shape] * 2,
+                ["k = f32[] constant(0.5)", f"s = {shape} multiply(%p1, %k)", f"r = {shape} subtract(%p0, %s)"],
+                shape,
+            ),
         }
 
-        def meaning(way: Finish) -> Meaning:
-            return lambda args: finished(
-                args[way.value],
-                None if way.bias is None else args[way.bias],
-                None if way.addend is None else args[way.addend],
-                way.low,
-                way.high,
-                way.scale,
-            )
-
-        return known, {name: meaning(way) for name, way in known.items()}
-
-    def finish(self, drawn: Draw, known: Mapping[str, Finish], size: int, columns: int) -> Thunk:
+    def finish(self, drawn: Draw, known: Mapping[str, tuple[list[str], list[str], str]], size: int, row: int) -> Thunk:
         """Returns a kernel that may finish a product."""
         name = drawn.random.choice([*known])
-        way = known[name]
-        sizes = [4 * columns if index == way.bias else size for index in range(way.arguments)]
-        return drawn.kernel(name, sizes, in_place=[index for index in (way.value, way.addend) if index is not None])
+        shapes, _, result = known[name]
+        sizes = [size if each == result else row for each in (*shapes, result)]
+        in_place = [index for index, each in enumerate(shapes) if each == result]
+        return drawn.kernel(f"m_{name}", sizes, in_place=in_place)
 
     def test_epilogues(self) -> None:
         """Protects numbers: a product finishes its result only where nothing else needs what is there, before or after."""
         count, size = 4, 64
-        known, meanings = self.finishes(count)
+        known = self.finishes(count, count)
+        hlo = kernels(known)
 
         def multiplied(kernel: Kernel) -> Dot:
             lhs, rhs, out = (each.slice for each in kernel.args)
@@ -797,9 +796,9 @@ class PropertiesTest(unittest.TestCase):
                 return two(drawn)
             return [
                 multiplied(first),
-                Kernel("bounded", (out, there), (1, 1, 1), single=True),
+                Kernel("m_bounded", (out, there), (1, 1, 1), single=True),
                 multiplied(Kernel("", (weights, there, second), (1, 1, 1))),
-                Kernel("joined", (second, addend, there), (1, 1, 1), single=True),
+                Kernel("m_joined", (second, addend, there), (1, 1, 1), single=True),
             ]
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -809,18 +808,20 @@ class PropertiesTest(unittest.TestCase):
                 if chosen < 0.15:
                     thunks.append(drawn.other())
                 elif chosen < 0.55:
-                    thunks.append(self.finish(drawn, known, size, count))
+                    thunks.append(self.finish(drawn, known, size, 4 * count))
                 else:
                     thunks.append(multiplied(drawn.kernel("", (size, size, size))))
             return thunks
 
-        ways = {name: (way,) for name, way in known.items()}
-        self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings, share=0.2)
+        run = epilogues.epilogues
+        self.compare(4000, size, draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.2)
 
     def test_mlp_fusion(self) -> None:
         """Protects numbers: layers of a net read what the kernels before them wrote, and keep their bias and bounds."""
         count, row, matrix = 4, 16, 64
-        known, meanings = self.finishes(count)
+        known = self.finishes(1, count)
+        hlo = kernels(known)
+        meanings = of_hlo(hlo)
         layers = {
             "plain": VectorProduct(0, 1, None, count, count, False, 3),
             "added": VectorProduct(0, 1, 2, count, count, True, 4),
@@ -835,15 +836,18 @@ class PropertiesTest(unittest.TestCase):
                 if chosen < 0.15:
                     thunks.append(drawn.other())
                 elif chosen < 0.5:
-                    thunks.append(self.finish(drawn, known, row, count))
+                    thunks.append(self.finish(drawn, known, row, row))
                 elif chosen < 0.75:
                     thunks.append(drawn.kernel("plain", (row, matrix, row)))
                 else:
                     thunks.append(drawn.kernel("added", (row, matrix, row, row), in_place=[2]))
             return thunks
 
-        ways = {name: (way,) for name, way in known.items()}
-        self.compare(3000, matrix, draw, lambda function: mlp_fusion.join(function, layers, ways), meanings, share=0.2)
+        def change(function: CompiledFunction) -> CompiledFunction:
+            return mlp_fusion.join(Compiled({"v3": function}, {}, (module,)), function, layers)
+
+        module = parsed(hlo)
+        self.compare(3000, matrix, draw, change, meanings, share=0.2)
 
     def test_transposes(self) -> None:
         """Protects numbers: copies of arrays of any shape, in any order, and of a part keep each value's place, also in loops."""

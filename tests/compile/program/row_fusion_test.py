@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import unittest
+from unittest import mock
 
-from tests.xla.hlo import parsed
-from tfaot.compile.program.passes.row_fusion import merge
+from tests.compile.program import changed
+from tests.xla.hlo import kernels
+from tfaot.compile.program.passes import row_fusion
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -18,7 +20,6 @@ from tfaot.compile.program.thunks.kinds import (
     Thunk,
 )
 from tfaot.compile.program.values.formulas import Operation
-from tfaot.compile.program.values.row_formulas import RowKernel, row_kernels
 
 ROWS, COLUMNS = 1024, 64
 ALL, EACH, VECTOR = 4 * ROWS * COLUMNS, 4 * ROWS, 4 * COLUMNS
@@ -127,23 +128,25 @@ def other(read: int, size: int, write: int) -> Copy:
 def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, ...]:
     """Returns the result for thunks. Whoever called reads OUT afterward if the buffer isn't temporary."""
     function = CompiledFunction((Buffer(16 * STEP, kind, None, None),), (), (), (), (), thunks)
-    return merge(function, row_kernels(parsed(hlo))).thunks
+    return changed.thunks(row_fusion.row_fusion, hlo, function)
 
 
 class ReadTest(unittest.TestCase):
     """Reading kernels."""
 
-    def read(self, name: str, old: str = "", new: str = "") -> RowKernel | None:
-        """Returns what a kernel computes after a change of the text."""
-        self.assertIn(old, HLO)
-        return row_kernels(parsed(HLO.replace(old, new) if old else HLO)).get(f"m_{name}")
+    def read(self, name: str, old: str = "", new: str = "", hlo: str = HLO) -> RowSweep | None:
+        """Returns the call for a kernel alone after a change of the text."""
+        self.assertIn(old, hlo)
+        (kernel,) = (each for each in ALL_OF_IT if each.symbol == f"m_{name}")
+        (got,) = merged(kernel, hlo=hlo.replace(old, new) if old else hlo)
+        return got if isinstance(got, RowSweep) else None
 
     def test_sums(self) -> None:
         """Protects sums: pieces of all columns are the whole row, whatever the shape of the rows."""
-        self.assertEqual(
-            self.read("sum"),
-            RowKernel((Operation("array", place=0), Operation("sum", (0,))), ROWS * COLUMNS, COLUMNS, True, 2),
-        )
+        got = self.read("sum")
+        assert got
+        self.assertEqual(got.formula.operations, (Operation("array", place=0), Operation("sum", (0,))))
+        self.assertEqual((got.rows, got.columns, got.written), (ROWS, COLUMNS, (1,)))
         self.assertIsNotNone(self.read("factor"))
 
     def test_kinds(self) -> None:
@@ -151,10 +154,13 @@ class ReadTest(unittest.TestCase):
         got = self.read("norm")
         assert got
         self.assertEqual(
-            {(each.opcode, each.place) for each in got.operations if each.place >= 0},
-            {("column", 0), ("row", 1), ("array", 2)},
+            (got.arrays, got.vectors, got.values),
+            ((Slice(0, V), Slice(0, OUT)), (Slice(0, GAMMA),), (Slice(0, FACTOR),)),
         )
-        self.assertFalse(got.by_row)
+        self.assertEqual(
+            sorted((each.opcode, each.place) for each in got.formula.operations if each.place >= 0),
+            [("array", 0), ("column", 0), ("row", 0)],
+        )
 
     def test_other_kernels(self) -> None:
         """Protects numbers: a kernel that does anything else has no formula."""
@@ -211,7 +217,7 @@ class ReadTest(unittest.TestCase):
             "  ROOT %root.2 = f32[1024,64]{1,0} exponential(%high.2)",
         )
         assert got
-        operations = got.operations
+        operations = got.formula.operations
         *_, bits, mask, both, high, power = operations
         self.assertEqual(
             [each.opcode for each in (bits, mask, both, high, power)],
@@ -225,7 +231,8 @@ class ReadTest(unittest.TestCase):
         text = HLO.replace("%q.4 = f32[1024]{0}", "%q.4 = f32[1]{0}").replace(
             "broadcast(%p.4), dimensions={1}", "negate(%r.4)"
         )
-        self.assertNotIn("m_norm", row_kernels(parsed(text)))
+        norm = dataclasses.replace(NORM, args=(NORM.args[0], SizedSlice(Slice(0, FACTOR), 4), *NORM.args[2:]))
+        self.assertEqual(merged(norm, hlo=text), (norm,))
 
     def test_square(self) -> None:
         """Protects square arrays: a sum of rows never stands for values of columns."""
@@ -237,8 +244,11 @@ class ReadTest(unittest.TestCase):
             "%bitcast.2 = f32[64]{0} bitcast(%mean.2)", f"{total}\n  %bitcast.2 = f32[64]{{0}} bitcast(%total.2)"
         )
         text = text.replace("  %part.2 =", "  %zero.2 = f32[] constant(0)\n  %part.2 =")
-        self.assertIn("m_square", row_kernels(parsed(text)))
-        self.assertNotIn("m_square", row_kernels(parsed(text.replace(mixed, mixed.replace("={0}", "={1}")))))
+        array = 4 * COLUMNS * COLUMNS
+        squared = call("square", (4 * COLUMNS, SUM), (array, V), (array, Q))
+        with mock.patch.object(row_fusion, "least_alone", return_value=0):
+            self.assertEqual([*map(type, merged(squared, hlo=text))], [RowSweep])
+            self.assertEqual(merged(squared, hlo=text.replace(mixed, mixed.replace("={0}", "={1}"))), (squared,))
 
 
 class MergeTest(unittest.TestCase):
@@ -261,6 +271,43 @@ class MergeTest(unittest.TestCase):
         self.assertEqual((array, result), (2, len(operations) - 1))
         self.assertEqual([operations[each].opcode for each in operations[first].operands], ["add"])
         self.assertEqual([operations[each].opcode for each in operations[second].operands], ["multiply"])
+
+    def test_long_rows(self) -> None:
+        """Protects long rows: a sum that XLA computes in windows of windows is one call, unless something else reads a window."""
+        rows, columns = 32, 2048
+        array, pieces, few = (4 * rows * count for count in (columns, 64, 2))
+        shapes = [f"f32[{rows},{count}]{{1,0}}" for count in (columns, 64, 2)]
+        zero = "z = f32[] constant(0)"
+
+        def windows(result: int) -> tuple[list[str], list[str], str]:
+            window = "window={size=1x32 stride=1x32}, to_apply=%sum"
+            return (
+                [shapes[result - 1]],
+                [zero, f"r = {shapes[result]} reduce-window(%p0, %z), {window}"],
+                shapes[result],
+            )
+
+        total = f"f32[{rows}]{{0}}"
+        hlo = kernels(
+            {
+                "windows": windows(1),
+                "of_windows": windows(2),
+                "total": ([shapes[2]], [zero, f"r = {total} reduce(%p0, %z), dimensions={{1}}, to_apply=%sum"], total),
+            }
+        )
+        steps = (
+            call("windows", (array, X), (pieces, V)),
+            call("of_windows", (pieces, V), (few, Q)),
+            call("total", (few, Q), (4 * rows, SUM)),
+        )
+        (got,) = merged(*steps, hlo=hlo)
+        assert isinstance(got, RowSweep)
+        self.assertEqual(
+            (got.rows, got.columns, got.arrays, got.values), (rows, columns, (Slice(0, X),), (Slice(0, SUM),))
+        )
+        for place, size in ((V, pieces), (Q, few)):
+            read = (*steps, other(place, size, ELSEWHERE))
+            self.assertEqual(merged(*read, hlo=hlo), read)
 
     def test_needed_elsewhere(self) -> None:
         """Protects residual connections and gradients: what something else reads is still written."""
@@ -303,9 +350,9 @@ class MergeTest(unittest.TestCase):
             with self.subTest(name):
                 got = merged(JOIN, SUMMED, between, SQUARED, FACTORS, NORM)
                 joined = [each for each in got if isinstance(each, RowSweep) and Slice(0, X) in each.arrays]
-                kernels = [each for each in got if isinstance(each, Kernel) and each.symbol == "m_join"]
+                left = [each for each in got if isinstance(each, Kernel) and each.symbol == "m_join"]
                 whole = [each for each in joined if Slice(0, OUT) in each.arrays]
-                self.assertEqual((len(whole), bool(kernels or len(got) > 2)), (count, not count))
+                self.assertEqual((len(whole), bool(left or len(got) > 2)), (count, not count))
 
     def test_memory_of_the_squares(self) -> None:
         """Protects the gain: what overwrites squares doesn't keep them, because nothing reads them."""
@@ -394,7 +441,6 @@ class MergeTest(unittest.TestCase):
         rows, all_ = 4 * 8192, 4 * 8192 * 8
         factors = call("factor", (all_, Q), (4, EPSILON), (rows, FACTOR))
         norm = call("norm", (4 * 8, GAMMA), (rows, FACTOR), (all_, Q), (all_, OUT))
-        self.assertIn("m_factor", row_kernels(parsed(short)))
         self.assertEqual(merged(factors, norm, hlo=short), (factors, norm))
         longer = short.replace("8]", "16]").replace("8192", "4096")
         factors = call("factor", (all_, Q), (4, EPSILON), (rows // 2, FACTOR))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
-from tests.xla.hlo import parsed
-from tfaot.compile.program.passes.softmax import merge, parts
+import numpy as np
+
+from tests.compile.program.changed import changed
+from tfaot.compile.program.passes.softmax import softmax
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -164,7 +166,7 @@ ENTRY %main (x: f32[3,37]) -> f32[3,37] {
 """
 """Rows of more than 32 values: reductions have two steps, and the scores are scaled in a kernel of its own."""
 
-X, OUT, PEAK, POWER, TOTAL, ZERO, MORE = (Slice(buffer, 0) for buffer in range(7))
+X, OUT, PEAK, POWER, TOTAL, ZERO, MORE, LEAST = (Slice(buffer, 0) for buffer in range(8))
 
 
 def kernel(name: str, *places: tuple[Slice, int]) -> Kernel:
@@ -180,8 +182,9 @@ def function(*thunks: Thunk) -> CompiledFunction:
         *(Buffer(size, "temp", None, None) for size in (EACH, ALL, EACH)),
         Buffer(4, "constant", None, None),
         Buffer(2 * ALL, "temp", None, None),
+        Buffer(4, "constant", None, None),
     )
-    return CompiledFunction(buffers, (0,), (1,), ("zero",), (), thunks)
+    return CompiledFunction(buffers, (0,), (1,), ("zero", "least"), (), thunks)
 
 
 def chain(
@@ -196,10 +199,11 @@ def chain(
     )
 
 
-def merged(*thunks: Thunk, hlo: str = HLO, results: tuple[int, ...] = (1,)) -> tuple[Thunk, ...]:
+def merged(*thunks: Thunk, hlo: str = HLO, results: tuple[int, ...] = (1,), zero: float = 0) -> tuple[Thunk, ...]:
     """Returns what the pass makes of thunks."""
     before = dataclasses.replace(function(*thunks), results=results)
-    return merge(before, parts(parsed(hlo))).thunks
+    constants = {"zero": np.float32(zero).tobytes(), "least": np.float32(-np.inf).tobytes()}
+    return changed(softmax, hlo, before, constants).thunks
 
 
 class PartsTest(unittest.TestCase):
@@ -239,8 +243,6 @@ class PartsTest(unittest.TestCase):
             ("broadcast(%bitcast.3), dimensions={1,2}", "broadcast(%bitcast.3), dimensions={1,3}"),
             ("%p.2 = f32[1,2,3]{2,1,0} parameter(0)", "%p.2 = f32[1,2,3]{0,1,2} parameter(0)"),
             ("%p.2 = f32[1,2,3]{2,1,0}", "%p.2 = f32[1,2,2]{2,1,0}"),
-            ("%zero = f32[] constant(0)", "%zero = f32[] constant(1)"),
-            ("%zero = f32[] constant(0)", "%zero = f32[] parameter(1)"),
             ("add(%c, %d)", "multiply(%c, %d)"),
             ("divide(%p.4, %broadcast.4)", "multiply(%p.4, %broadcast.4)"),
             ("%p.4 = f32[1,2,3,5]{3,2,1,0} parameter(0)", "%p.4 = f16[1,2,3,5]{3,2,1,0} parameter(0)"),
@@ -248,6 +250,18 @@ class PartsTest(unittest.TestCase):
             with self.subTest(new):
                 self.assertIn(old, HLO)
                 self.assertEqual(merged(*chain(), hlo=HLO.replace(old, new)), chain())
+        self.assertEqual(merged(*chain(), zero=1), chain())
+        unknown = (*chain()[:2], kernel("sum", (POWER, ALL), (Slice(6, 0), 4), (TOTAL, EACH)), chain()[3])
+        self.assertEqual(merged(*unknown), unknown)
+
+    def test_reciprocal(self) -> None:
+        """Protects TensorFlow 2.22, where a softmax multiplies by the reciprocal of a row's sum."""
+        old = "%broadcast.4 = f32[1,2,3,5]{3,2,1,0} broadcast(%bitcast.4), dimensions={1,2}"
+        one = "%one = f32[] constant(1)\n  %ones = f32[2,3]{1,0} broadcast(%one), dimensions={}\n"
+        new = f"{one}  %part = f32[2,3]{{1,0}} divide(%ones, %bitcast.4)\n  {old.replace('(%bitcast.4)', '(%part)')}"
+        hlo = HLO.replace(old, new).replace("divide(%p.4, %broadcast.4)", "multiply(%broadcast.4, %p.4)")
+        self.assertEqual(merged(*chain(), hlo=hlo), (Softmax(ROWS, COLUMNS, 0.25, OUT, X),))
+        self.assertEqual(merged(*chain(), hlo=hlo.replace("constant(1)", "constant(2)")), chain())
 
 
 class LongTest(unittest.TestCase):
@@ -258,8 +272,8 @@ class LongTest(unittest.TestCase):
         all_, pieces, each = 4 * 3 * 37, 4 * 3 * 2, 4 * 3
         return (
             kernel("scaled", (X, all_), (scaled, all_)),
-            kernel("peak_pieces", (scaled, all_), (ZERO, 4), (TOTAL, pieces)),
-            kernel("peak", (TOTAL, pieces), (ZERO, 4), (PEAK, each)),
+            kernel("peak_pieces", (scaled, all_), (LEAST, 4), (TOTAL, pieces)),
+            kernel("peak", (TOTAL, pieces), (LEAST, 4), (PEAK, each)),
             kernel("power", (PEAK, each), (scores, all_), (OUT, all_)),
             kernel("sum_pieces", (OUT, all_), (ZERO, 4), (TOTAL, pieces)),
             kernel("sum", (TOTAL, pieces), (ZERO, 4), (PEAK, each)),
@@ -308,8 +322,12 @@ class LongTest(unittest.TestCase):
                 self.assertEqual(merged(*self.thunks(), hlo=LONG.replace(old, new)), self.thunks())
         other = self.thunks(scores=POWER)
         self.assertEqual(merged(*other, hlo=LONG), other)
-        read = (*self.thunks(), Copy(OUT, MORE, 4))
-        self.assertEqual(merged(*read, hlo=LONG), read)
+
+    def test_scaled_elsewhere(self) -> None:
+        """Protects scaled scores that something else reads: they stay, and the softmax reads them."""
+        scaled, *others = self.thunks()
+        copy = Copy(OUT, MORE, 4)
+        self.assertEqual(merged(scaled, *others, copy, hlo=LONG), (scaled, Softmax(3, 37, 1.0, OUT, MORE), copy))
 
 
 class MergeTest(unittest.TestCase):
@@ -325,6 +343,8 @@ class MergeTest(unittest.TestCase):
                     (Softmax(ROWS, COLUMNS, 0.25, out, X), Copy(OUT, out, ALL)),
                 )
         self.assertEqual(merged(*chain(power=X, out=X)), (Softmax(ROWS, COLUMNS, 0.25, X, X),))
+        peak, power, total, share = chain()
+        self.assertEqual(merged(peak, power, total, power, share), (Softmax(ROWS, COLUMNS, 0.25, OUT, X),))
 
     def test_others_in_between(self) -> None:
         """Protects the order: what runs between the four kernels stays, before the call."""
@@ -359,7 +379,6 @@ class MergeTest(unittest.TestCase):
             "the largest values are read at once": (peak, Copy(MORE, PEAK, EACH), power, total, share),
             "the sums begin elsewhere": (peak, power, total, chain(total=Slice(4, 4))[-1]),
             "the sums are of something else": (peak, power, chain(power=MORE)[2], share),
-            "the exponentials are computed again": (peak, power, total, power, share),
             "the scores change": (peak, Copy(X, MORE, ALL), power, total, share),
             "the scores change after the exponentials": (peak, power, total, Copy(X, MORE, 4), share),
             "something unknown could change the scores": (peak, power, kernel("unknown", (X, 4)), total, share),

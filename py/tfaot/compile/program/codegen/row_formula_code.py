@@ -8,8 +8,7 @@ from typing import Any
 
 from tfaot.compile.program.codegen.formula_code import arithmetic, integer
 from tfaot.compile.program.thunks.kinds import RowFormula
-from tfaot.compile.program.values.formulas import SLOW, Operation
-from tfaot.compile.program.values.row_formulas import needed, wholes
+from tfaot.compile.program.values.formulas import SLOW, Operation, needed, wholes
 
 
 def code(formula: RowFormula, columns: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ order, while the sums are in a register or in the nearest cache (docs/internals/
 if a product computes the gradient.
 
 Applies to float32 and float64 products and convolutions that call the runtime. SGD needs a constant rate, and a variable of up
-to 4 MB. `finishes.py` reads what a kernel computes from the optimized HLO, strictly. The result can be written while operands
+to 4 MB. The result can be written while operands
 are still read: an input that the compiler has placed under the result gets its own buffer. Calls in between have nothing to do
 with what the kernel reads and writes. Results under 8 columns and over 64 rows are excluded, except where a vector has several
 outputs.
@@ -18,10 +18,11 @@ and GELU, gain nothing as epilogues: their arithmetic is the bound.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Sequence
 
-from tfaot.compile.program.thunks.accesses import is_needed, overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
+from tfaot.compile.program.thunks.accesses import merged, overlap
+from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
@@ -29,12 +30,12 @@ from tfaot.compile.program.thunks.kinds import (
     Convolution,
     Dot,
     Epilogue,
-    Kernel,
-    SizedSlice,
+    Place,
     Slice,
     Thunk,
 )
-from tfaot.compile.program.values.finishes import Finish
+from tfaot.compile.program.values.graph import Graph, Value
+from tfaot.compile.program.values.pattern import Columns, Const, Op, Stored, Var
 
 _NARROW, _ROWS = 8, 64
 """With fewer columns than fill a vector, and more rows than this, finishing each row costs more than a kernel over all."""
@@ -47,59 +48,84 @@ _FEW = 4
 """Half of a vector of 32 bytes."""
 
 
+_SUM = Stored("sum")
+_BIASED = Op("add", _SUM, Columns(Stored("bias")))
+_ADDEND = Op("add", Stored("addend"), Columns(Stored("addend_bias"))) | Stored("addend")
+_JOINED = (
+    Op("add", _BIASED | _SUM, _ADDEND)
+    | _BIASED
+    | Op("add", Op("multiply", _SUM, Const("scale")), Stored("addend"))
+    | Op("subtract", Stored("addend"), Op("multiply", _SUM, Const("minus")))
+)
+_VALUE = _JOINED | _SUM
+_LOW, _HIGH = Const("low"), Const("high")
+PATTERN = (
+    Op("clamp", _LOW, _VALUE, _HIGH)
+    | Op("minimum", Op("maximum", _VALUE, _LOW), _HIGH)
+    | Op("maximum", _VALUE, _LOW)
+    | Op("minimum", _VALUE, _HIGH)
+    # As the pass `prevent_duplication` writes a ReLU.
+    | Op("select", Op("compare LT", Var("value", _VALUE), _LOW), _LOW, Var("value"))
+    | _JOINED
+)
+"""What an epilogue does to a sum. The order of additions is that of the kernel, because rounding depends on it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish:
+    """A way to read a kernel, or several, as an epilogue."""
+
+    sum: Value
+    columns: int | None
+    """The length of rows, if it matters."""
+    places: dict[str, Place]
+    """Where it reads `bias`, `addend`, and `addend_bias`, as far as there are any."""
+    epilogue: Epilogue
+    inputs: tuple[Value, ...]
+    """What it reads besides the sum."""
+
+
+def finishes(stored: Value) -> Iterator[Finish]:
+    """Iterates over the ways to read what a kernel stores as an epilogue."""
+    assert stored.place
+    for bound in PATTERN.matches(stored, {}):
+        low, high = bound.get("low", -math.inf), bound.get("high", math.inf)
+        operands: dict[str, Value] = {name: bound[name] for name in ("bias", "addend", "addend_bias") if name in bound}
+        if low > high or any(each.same == bound["sum"].same for each in operands.values()):
+            continue
+        places = {name: each.place for name, each in operands.items() if each.place}
+        bias, addend, addend_bias = (
+            places[name][0] if name in places else None for name in ("bias", "addend", "addend_bias")
+        )
+        scale = bound.get("scale", -bound.get("minus", -1.0))
+        epilogue = Epilogue(bias, addend, addend_bias, stored.place[0], low, high, scale)
+        yield Finish(bound["sum"], bound.get("columns"), places, epilogue, tuple(operands.values()))
+
+
 def epilogues(compiled: Compiled) -> int:
     """Attaches kernels at all CPU levels.
 
     Returns:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
-    compiled.change(lambda function: attach(function, compiled.finishes, compiled.missed))
+    compiled.change(lambda function: attach(compiled, function))
     return compiled.most(lambda each: isinstance(each, Dot | Convolution) and each.epilogue is not None)
 
 
-def attach(
-    function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]], missed: Missed = unnoted
-) -> CompiledFunction:
+def attach(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
     """Merges kernels into the products and convolutions that they finish.
 
     Args:
-      function: the function from tfcompile's header.
-      known: the result of `finishes` for its kernels.
-      missed: is told of kernels that finish a product but stay.
+      compiled: what has the function.
+      function: the function of a level.
 
     Returns:
       A function with the same results. It may have one more buffer.
     """
-    attacher = _Attacher(len(function.buffers), known, missed)
-    sequence = attacher.sequence(function.thunks)
+    attacher = _Attacher(compiled, function)
+    thunks = attacher.sequence(function.thunks, function.temporary)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
-    temporary = function.temporary
-    in_place = tuple(_in_place(thunk, sequence[index + 1 :], temporary) for index, thunk in enumerate(sequence))
-    return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
-
-
-def _in_place(thunk: Thunk, after: tuple[Thunk, ...], temporary: set[int]) -> Thunk:
-    """Writes a product directly to its epilogue's result if nothing needs the product without the epilogue.
-
-    If the epilogue needs what is there, the product keeps its place to work in.
-    """
-    if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue:
-        return thunk
-    if is_needed(thunk.places[0], after, temporary):
-        return thunk
-    to = thunk.epilogue.out
-    if thunk.epilogue.addend == to:
-        return dataclasses.replace(thunk, epilogue=dataclasses.replace(thunk.epilogue, scratch=True))
-    return dataclasses.replace(thunk, out=to)
-
-
-def _may_move(kernel: Kernel, thunk: Thunk) -> bool:
-    """Returns whether a kernel with one result may move before a thunk that it follows."""
-    *reads, result = kernel.places
-    uses = thunk.uses()
-    return not any(overlap(result, each) for each in (*uses.reads, *uses.writes)) and not any(
-        overlap(read, each) for read in reads for each in uses.changes
-    )
+    return dataclasses.replace(function, buffers=function.buffers + staging, thunks=thunks)
 
 
 def _shares_vectors(product: Dot | Convolution) -> bool:
@@ -127,119 +153,151 @@ class _Attacher:
     products computes it right before.
     """
 
-    def __init__(self, staging: int, known: Mapping[str, tuple[Finish, ...]], missed: Missed) -> None:
-        self._staging = Slice(staging, 0)
-        self._known = known
-        self._missed = missed
+    def __init__(self, compiled: Compiled, function: CompiledFunction) -> None:
+        self._compiled, self._function = compiled, function
+        self._staging = Slice(len(function.buffers), 0)
         self.bytes = 0
 
-    def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
-        result: list[Thunk] = []
-        for thunk in sequence:
-            if not (isinstance(thunk, Kernel) and self._known.get(thunk.symbol) and self._attach(thunk, result)):
-                result.append(thunk.with_bodies(self.sequence))
-        return tuple(result)
+    def sequence(self, thunks: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
+        """Returns the thunks with kernels attached, also in loops, where a result may be needed in the next step."""
+        graph = self._compiled.graph(self._function, thunks)
+        sequence: list[Thunk | None] = [each.with_bodies(lambda body: self.sequence(body, set())) for each in thunks]
+        for index, stored in enumerate(graph.results):
+            if stored is not None and (reason := self._attach(graph, sequence, index, stored, temporary)):
+                self._compiled.missed(thunks[index], reason)
+        return tuple(each for each in sequence if each)
 
-    def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
-        """Merges a kernel into one of the products before it, if possible. Returns whether it did."""
+    def _attach(
+        self, graph: Graph, sequence: list[Thunk | None], index: int, stored: Value, temporary: set[int]
+    ) -> str:
+        """Merges a kernel into the nearest product before it. If it finishes one and that isn't possible, says why."""
         reason = ""
-        for index in reversed(range(len(result))):
-            product = result[index]
-            if isinstance(product, Dot | Convolution) and not product.epilogue:
-                epilogue = self._epilogue(product, kernel)
-                if isinstance(epilogue, Epilogue):
-                    result[index] = dataclasses.replace(product, epilogue=epilogue)
-                    return True
-                reason = reason or epilogue
-                # Other thunks in between may read the input.
-                before = result[index - 1] if index and product is result[-1] else None
-                if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, kernel)):
-                    result[index - 1 : index + 1] = both
-                    return True
-            if not _may_move(kernel, product):
-                if self._may_finish(kernel, product):
-                    reason = reason or "the product has another epilogue"
-                elif any(self._may_finish(kernel, each) for each in result[:index]):
-                    reason = f"{product.title or 'a loop'} in between uses what it reads or writes"
-                break
-        if reason:
-            self._missed(kernel, reason)
-        return False
+        for way in sorted(finishes(stored), key=lambda way: -way.sum.since):
+            here = way.sum.since
+            product = sequence[here] if here >= 0 else None
+            if (here >= 0 and product is None) or (isinstance(product, Dot | Convolution) and product.epilogue):
+                reason = reason or "the product has another epilogue"
+                continue
+            if (
+                way.sum.op != "memory"
+                or not isinstance(product, Dot | Convolution)
+                or product.places[0] != way.sum.place
+            ):
+                continue
+            if unfit := _unfit(product, stored, way):
+                reason = reason or unfit
+                continue
+            members = graph.between(stored, way.sum, *way.inputs) | {here}
+            for at in (here, index):
+                call = self._finished(sequence, members, product, way, temporary, at)
+                if isinstance(call, Thunk):
+                    for each in members:
+                        sequence[each] = None
+                    sequence[at] = call
+                    return ""
+                reason = reason or call
+            if self._staged(sequence, members, product, way, temporary):
+                return ""
+        return reason
 
-    def _may_finish(self, kernel: Kernel, product: Thunk) -> bool:
-        """Returns whether a kernel may read a product's result as what it finishes."""
-        if not isinstance(product, Dot | Convolution):
-            return False
-        place, size = product.places[0]
-        result = SizedSlice(product.epilogue.out if product.epilogue else place, size)
-        ways = self._known[kernel.symbol]
-        return any(len(kernel.args) == way.arguments and kernel.args[way.value] == result for way in ways)
+    def _finished(
+        self,
+        sequence: Sequence[Thunk | None],
+        members: set[int],
+        product: Dot | Convolution,
+        way: Finish,
+        temporary: set[int],
+        at: int,
+    ) -> Thunk | str:
+        """Returns a product with an epilogue, in the place of a member, or why that isn't legal."""
+        here, last = way.sum.since, max(members)
+
+        def call(stored: Sequence[int]) -> Dot | Convolution | None:
+            if not {*stored} <= {here, last}:
+                return None
+            epilogue = way.epilogue
+            if here in stored:
+                return dataclasses.replace(product, epilogue=epilogue)
+            if epilogue.addend == epilogue.out:  # the product keeps its place to work in
+                return dataclasses.replace(product, epilogue=dataclasses.replace(epilogue, scratch=True))
+            return dataclasses.replace(product, out=epilogue.out, epilogue=epilogue)
+
+        _, *reads = product.places
+        inputs = [(_since(sequence, here, each), each) for each in reads]
+        inputs += [(each.since, each.place) for each in way.inputs if each.place]
+        return merged(sequence, members, inputs, call, temporary, at)
 
     def _staged(
-        self, before: Dot | Convolution, product: Dot | Convolution, kernel: Kernel
-    ) -> tuple[Dot | Convolution, Dot | Convolution] | None:
+        self,
+        sequence: list[Thunk | None],
+        members: set[int],
+        product: Dot | Convolution,
+        way: Finish,
+        temporary: set[int],
+    ) -> bool:
+        """Moves the input of a product to a buffer of its own, if that lets the product have an epilogue."""
+        here = way.sum.since
+        index = next((each for each in reversed(range(here)) if sequence[each]), here)
+        before = sequence[index]
+        if any(sequence[each] for each in range(here + 1, max(members)) if each not in members):
+            return False
+        if not isinstance(before, Dot | Convolution) or before.epilogue is None:
+            return False
         _, *reads = product.places
         # A product of columns has the rows on its right side.
         place = product.rhs if isinstance(product, Dot) else product.input
         inputs = [each for each in reads if each[0] == place]
-        if before.epilogue is None or inputs != [(before.epilogue.out, before.places[0][1])]:
-            return None
+        if inputs != [(before.epilogue.out, before.places[0][1])]:
+            return False
         (moved,) = inputs
-        others = [each for each in reads if each[0] != place]
-        others += [(arg.slice, arg.size) for arg in kernel.args[:-1]]
-        if any(overlap(moved, other) for other in others):
-            return None
-        if any(at.buffer == self._staging.buffer for at, _ in before.places):
-            return None
+        others = [*(each for each in reads if each[0] != place), *way.places.values()]
+        if any(overlap(moved, each) for each in others) or any(
+            at.buffer == self._staging.buffer for at, _ in before.places
+        ):
+            return False
         there: Dot | Convolution
         if isinstance(product, Dot):
             there = dataclasses.replace(product, rhs=self._staging)
         else:
             there = dataclasses.replace(product, input=self._staging)
-        epilogue = self._epilogue(there, kernel)
-        if not isinstance(epilogue, Epilogue):
-            return None
+        call = self._finished(sequence, members, there, way, temporary, here)
+        if not isinstance(call, Thunk):
+            return False
         self.bytes = max(self.bytes, moved[1])
-        to_staging = dataclasses.replace(before.epilogue, out=self._staging)
-        return dataclasses.replace(before, epilogue=to_staging), dataclasses.replace(there, epilogue=epilogue)
+        epilogue = dataclasses.replace(before.epilogue, out=self._staging)
+        out = self._staging if before.out == before.epilogue.out else before.out
+        sequence[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
+        for each in members:
+            sequence[each] = None
+        sequence[here] = call
+        return True
 
-    def _epilogue(self, product: Dot | Convolution, kernel: Kernel) -> Epilogue | str:
-        """Returns what a kernel does to a product's result, or why our code can't do it too; nothing if it does something else."""
-        if not self._may_finish(kernel, product):
-            return ""
-        if product.dtype not in ("float", "double"):
-            return f"the product is in {product.dtype}"
-        (out, size), *operands = product.places
-        columns = product.m if isinstance(product, Dot) else product.filters
-        if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS and not _shares_vectors(product):
-            return f"more than {_ROWS} rows have fewer than {_NARROW} columns"
-        args, reason = kernel.args, "it has other columns than the product"
-        for way in self._known.get(kernel.symbol, ()):
-            to = args[-1].slice
-            biases = [args[index] for index in (way.bias, way.addend_bias) if index is not None]
-            addends = [args[index] for index in (way.addend,) if index is not None]
-            if (
-                len(args) != way.arguments
-                or args[way.value] != SizedSlice(out, size)
-                or any(each.size != size for each in (*addends, args[-1]))
-                or way.columns != columns
-                or any(each.size != SIZES[product.dtype] * columns for each in biases)
-            ):
-                continue
-            if way.scale != 1 and size > _LARGEST_STEP:
-                reason = f"the variable has more than {_LARGEST_STEP} bytes"
-                continue
-            # Values are finished while others are still being computed. What an epilogue reads must not be overwritten before.
-            written = [(out, size)] if to == out else [(out, size), (to, size)]
-            read = [*operands, *((each.slice, each.size) for each in (*biases, *addends) if each.slice != to)]
-            reason = "its result is where the product still reads"
-            if any(overlap(a, b) for a in written for b in read) or (len(written) == 2 and overlap(*written)):
-                continue
-            if any(each.slice == to for each in biases) or any(each.slice == out for each in addends):
-                continue
 
-            def at(index: int | None) -> Slice | None:
-                return None if index is None else args[index].slice
+def _since(sequence: Sequence[Thunk | None], before: int, place: Place) -> int:
+    """Returns the index of the thunk from which on a place has what a thunk reads there."""
+    for index in reversed(range(before)):
+        thunk = sequence[index]
+        if thunk and any(overlap(place, each) for each in thunk.uses().changes):
+            return index
+    return -1
 
-            return Epilogue(at(way.bias), at(way.addend), at(way.addend_bias), to, way.low, way.high, way.scale)
-        return reason
+
+def _unfit(product: Dot | Convolution, stored: Value, way: Finish) -> str:
+    """Returns why a product can't have an epilogue, or why it wouldn't be faster."""
+    _, size = product.places[0]
+    if product.dtype not in ("float", "double"):
+        return f"the product is in {product.dtype}"
+    if stored.type.dtype != {"float": "f32", "double": "f64"}[product.dtype]:
+        return f"it is in {stored.type.dtype}"
+    width = SIZES[product.dtype]
+    columns = product.m if isinstance(product, Dot) else product.filters
+    if columns < _NARROW and size > width * columns * _ROWS and not _shares_vectors(product):
+        return f"more than {_ROWS} rows have fewer than {_NARROW} columns"
+    sizes = {"bias": width * columns, "addend": size, "addend_bias": width * columns}
+    if stored.place is None or stored.place[1] != size or way.columns not in (None, columns):
+        return "it has other columns than the product"
+    if any(place[1] != sizes[name] for name, place in way.places.items()):
+        return "it has other columns than the product"
+    if way.epilogue.scale != 1 and size > _LARGEST_STEP:
+        return f"the variable has more than {_LARGEST_STEP} bytes"
+    return ""

@@ -19,10 +19,11 @@ import math
 from collections.abc import Mapping
 
 from tfaot.compile.program.packing.gemv_packing import product_of
+from tfaot.compile.program.passes.epilogues import finishes
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
-from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dense, DenseNet, Kernel, SizedSlice, Thunk
-from tfaot.compile.program.values.finishes import Finish
+from tfaot.compile.program.thunks.compiled import Compiled, Missed
+from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dense, DenseNet, Kernel, Thunk
+from tfaot.compile.program.values.graph import Value
 from tfaot.compile.program.values.vectors import VectorProduct, vector_products
 
 LARGEST = 1 << 14
@@ -36,47 +37,36 @@ def mlp_fusion(compiled: Compiled) -> int:
       The number of layers at the level with the most.
     """
     known = compiled.kernels(vector_products)
-    compiled.change(lambda function: join(function, known, compiled.finishes, compiled.missed))
+    compiled.change(lambda function: join(compiled, function, known))
     return compiled.most(lambda each: len(each.layers) if isinstance(each, DenseNet) else 0)
 
 
-def join(
-    function: CompiledFunction,
-    known: Mapping[str, VectorProduct],
-    finishes: Mapping[str, tuple[Finish, ...]],
-    missed: Missed = unnoted,
-) -> CompiledFunction:
+def join(compiled: Compiled, function: CompiledFunction, known: Mapping[str, VectorProduct]) -> CompiledFunction:
     """Replaces small products of one row, and what finishes them in place, by nets.
 
     Args:
-      function: the function from tfcompile's header.
+      compiled: what has the function.
+      function: the function of a level.
       known: the result of `vector_products` for its kernels.
-      finishes: the result of `finishes` for its kernels.
-      missed: is told of products of one row, and what finishes them, that stay.
     """
-    return dataclasses.replace(function, thunks=_sequence(function.thunks, known, finishes, missed))
 
-
-def _sequence(
-    sequence: tuple[Thunk, ...],
-    known: Mapping[str, VectorProduct],
-    finishes: Mapping[str, tuple[Finish, ...]],
-    missed: Missed,
-) -> tuple[Thunk, ...]:
-    result: list[Thunk] = []
-    for thunk in sequence:
-        before = result[-1] if result else None
-        layers = before.layers if isinstance(before, DenseNet) else ()
-        if isinstance(thunk, Kernel) and (layer := _layer(thunk, known.get(thunk.symbol), missed)):
-            if layers and layers[-1].out == layer.row:
-                result[-1] = DenseNet((*layers, layer))
+    def changed(sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
+        result: list[Thunk] = []
+        for thunk, stored in zip(sequence, compiled.graph(function, sequence).results, strict=True):
+            before = result[-1] if result else None
+            layers = before.layers if isinstance(before, DenseNet) else ()
+            if isinstance(thunk, Kernel) and (layer := _layer(thunk, known.get(thunk.symbol), compiled.missed)):
+                if layers and layers[-1].out == layer.row:
+                    result[-1] = DenseNet((*layers, layer))
+                else:
+                    result.append(DenseNet((layer,)))
+            elif layers and stored and (last := _finished(thunk, layers[-1], stored, compiled.missed)):
+                result[-1] = DenseNet((*layers[:-1], last))
             else:
-                result.append(DenseNet((layer,)))
-        elif isinstance(thunk, Kernel) and layers and (last := _finished(layers[-1], thunk, finishes, missed)):
-            result[-1] = DenseNet((*layers[:-1], last))
-        else:
-            result.append(thunk.with_bodies(lambda body: _sequence(body, known, finishes, missed)))
-    return tuple(result)
+                result.append(thunk.with_bodies(changed))
+        return tuple(result)
+
+    return dataclasses.replace(function, thunks=changed(function.thunks))
 
 
 def _layer(kernel: Kernel, known: VectorProduct | None, missed: Missed) -> Dense | None:
@@ -92,27 +82,25 @@ def _layer(kernel: Kernel, known: VectorProduct | None, missed: Missed) -> Dense
     return Dense(dot.out, dot.rhs, dot.lhs, bias, dot.k, dot.m, dot.transpose_lhs, -math.inf, math.inf)
 
 
-def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish, ...]], missed: Missed) -> Dense | None:
+def _finished(kernel: Thunk, layer: Dense, stored: Value, missed: Missed) -> Dense | None:
     """Returns a layer that also does what a kernel does to its result in place, if that is possible."""
     size = SIZES["float"] * layer.columns
-    place = SizedSlice(layer.out, size)
-    args = kernel.args
-    for way in finishes.get(kernel.symbol, ()):
-        biases = [args[index] for index in (way.bias, way.addend) if index is not None]
+    place = layer.out, size
+    ways = [way for way in finishes(stored) if way.sum.place == place]
+    for way in ways:
+        epilogue, biases = way.epilogue, [*way.places.values()]
         if (
-            len(args) != way.arguments
-            or way.columns != layer.columns
-            or args[way.value] != place
-            or args[-1] != place
-            or way.addend_bias is not None
-            or way.scale != 1
+            stored.place != place
+            or stored.type.dtype != "f32"
+            or way.columns not in (None, layer.columns)
+            or epilogue.scale != 1
             or len(biases) > (layer.bias is None)
             or (layer.low, layer.high) != (-math.inf, math.inf)
-            or any(each.size != size or overlap((each.slice, size), (layer.out, size)) for each in biases)
+            or any(each[1] != size or overlap(each, place) for each in biases)
         ):
             continue
-        bias = biases[0].slice if biases else layer.bias
-        return dataclasses.replace(layer, bias=bias, low=way.low, high=way.high)
-    if place in kernel.args[:-1] and finishes.get(kernel.symbol):
+        bias = biases[0][0] if biases else layer.bias
+        return dataclasses.replace(layer, bias=bias, low=epilogue.low, high=epilogue.high)
+    if ways:
         missed(kernel, "it does something else than a bias and bounds in place, or the layer before it has them")
     return None

@@ -2,7 +2,8 @@
 
 XLA on CPUs has three or four kernels for a layer norm: the sum of each row, the squares of the differences from its mean, their
 sum, and the results. Each of them reads the rows again, and computes again what comes before, such as the sum of a residual
-connection. The pass merges them into one formula (`row_formulas.py`), which the program applies to four rows at once
+connection. For rows of more than 32 values, a sum is two kernels or three. The pass merges them into one formula, which the program
+applies to four rows at once
 (`runtime/tfaot/kernels/row_sweep.h`): a stage for each sum that needs another one, and the results. Nothing in it is special to
 layer norms: RMS norms and gradients that sum up rows are formulas, too. The call also writes what something else reads later,
 such as the sum for the next residual connection. The order of additions, and so rounding, differs from XLA's. Threads share
@@ -11,8 +12,7 @@ rows.
 Applies to the arithmetic of `elementwise_fusion` in float32 along the last axis, outside of loops, with values for each column,
 such as a bias, and for each row. Rows have 16 values or more. All have at least 32,768 values: fewer stay in the nearest cache,
 where XLA's kernels have constant sizes and are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't
-apply if something else reads a value in between before the last kernel has run, or writes what a kernel reads, or to rows that XLA
-reduces in windows: those of more than 1,024 values, and those that `row_sums` can't cut into equal pieces.
+apply if something else reads a value in between before the last kernel has run, or writes what a kernel reads.
 
 The 25 layer norms of BERT-base take 360 instead of 613 µs, of 84,400 (469 instead of 671 at x86-64-v3).
 """
@@ -20,13 +20,23 @@ The 25 layer norms of BERT-base take 360 instead of 613 µs, of 84,400 (469 inst
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 
-from tfaot.compile.program.thunks.accesses import is_used, overlap
+from tfaot.compile.program.thunks.accesses import merged
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Place, RowFormula, RowSweep, Slice, Thunk, Uses
-from tfaot.compile.program.values.formulas import SLOW, Operation, least_alone
-from tfaot.compile.program.values.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, RowFormula, RowSweep, Slice, Thunk
+from tfaot.compile.program.values.formulas import (
+    INTEGERS,
+    SLOW,
+    Interned,
+    Operation,
+    arithmetic,
+    constant,
+    least_alone,
+    needed,
+    wholes,
+)
+from tfaot.compile.program.values.graph import Graph, Value, in_order, reduction
 
 _SHORTEST = 16
 """The shortest rows that gain: a vector at the highest level."""
@@ -37,6 +47,9 @@ _LEAST = 32768
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
 
+_DEEPEST = 200
+"""The most operations one after another."""
+
 
 def row_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels.
@@ -44,253 +57,254 @@ def row_fusion(compiled: Compiled) -> int:
     Returns:
       The number of calls at the level with the most.
     """
-    if known := compiled.kernels(row_kernels):
-        compiled.change(lambda function: merge(function, known))
+    compiled.change(lambda function: merge(compiled, function))
     return compiled.most(lambda each: isinstance(each, RowSweep))
 
 
-def merge(function: CompiledFunction, known: Mapping[str, RowKernel]) -> CompiledFunction:
+def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
     """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
 
     Args:
-      function: the function from tfcompile's header.
-      known: the result of `row_kernels` for its kernels.
+      compiled: what has the function.
+      function: the function of a level.
 
     Returns:
       A function with the same results.
     """
-    temporary = function.temporary
-    sequence = [*function.thunks]
-    last = len(sequence) - 1
-    while last >= 0:  # from the end, so that the kernel that needs all the others comes first
-        chain = _Chain(sequence, last, known, temporary)
-        if merged := chain.merged():
-            sequence[last] = merged
-            for index in sorted(chain.members - {last}, reverse=True):
-                del sequence[index]
-            last -= len(chain.members) - 1
-        last -= 1
-    return dataclasses.replace(function, thunks=tuple(sequence))
+    graph = compiled.graph(function, function.thunks)
+    sequence: list[Thunk | None] = [*function.thunks]
+    # From the end, so that the kernel that needs all the others comes first.
+    for last in reversed(range(len(sequence))):
+        root = graph.results[last]
+        if root is not None and sequence[last] and (shape := _shape(root)):
+            chain = _Chain(sequence, graph, root, shape, function.temporary)
+            if call := chain.merged():
+                for index in chain.members:
+                    sequence[index] = None
+                sequence[last] = call
+    return dataclasses.replace(function, thunks=tuple(each for each in sequence if each))
+
+
+def _shape(root: Value) -> tuple[int, int] | None:
+    """Returns the numbers of rows and columns of a kernel, if it has rows and all agree about them."""
+    shapes = set[tuple[int, int]]()
+    for value in in_order(root.operands[0]):
+        if value.op == "reduce" and (reduced := reduction(value)):
+            shapes.add((reduced.rows.count // max(reduced.columns, 1), reduced.columns))
+        elif value.op == "broadcast" and value.operands[0].count not in (1, value.count):
+            shapes.add((value.count // max(value.shape[-1], 1), value.shape[-1]))
+    most = max((rows * columns for rows, columns in shapes), default=0)
+    whole = [each for each in shapes if each[0] * each[1] == most]
+    return whole[0] if len(whole) == 1 and whole[0][1] >= _SHORTEST else None
+
+
+class _Unreadable(Exception):
+    """A formula can't have a value."""
+
+
+class _Formula:
+    """What some kernels do to rows, as one formula."""
+
+    def __init__(self, root: Value, shape: tuple[int, int], members: set[int]) -> None:
+        """Reads what the kernels compute.
+
+        Raises:
+          _Unreadable: a formula can't have it.
+        """
+        self._rows, self._columns = shape
+        self._counts = {"array": shape[0] * shape[1], "row": shape[0], "column": shape[1], "scalar": 1}
+        self._members = members
+        self._formula = Interned()
+        self._places: dict[str, list[Slice]] = {kind: [] for kind in self._counts}
+        self._done: dict[tuple[int, str], int] = {}
+        self._results: dict[int, tuple[str, Slice, int]] = {}
+        """For each member, the kind of its result, where it is, and the operation."""
+        self.inputs: list[tuple[int, Place]] = []
+        self.read: list[tuple[str, Value]] = []
+        """What kernels stored that aren't members, and how it is read."""
+        self.through: set[int] = set()
+        """More members: kernels between the steps of reductions."""
+        kind = "array" if root.count == self._counts["array"] else "row"
+        self._member(root, kind, 0)
+        if kind == "row" and not self.has_sums:
+            raise _Unreadable
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether anything is added up."""
+        return any(each.opcode == "sum" for each in self._formula.operations)
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """All operations."""
+        return self._formula.operations
+
+    def call(self, stored: Sequence[int]) -> RowSweep | None:
+        """Returns the call that stores the results of some members."""
+        if any(each not in self._results for each in stored):
+            return None
+        operations = self._formula.operations
+        order = needed(operations, [self._results[member][2] for member in stored])
+        number = {index: at for at, index in enumerate(order)}
+        places: dict[str, list[Slice]] = {kind: [] for kind in self._places}
+        moved = []
+        for each in (operations[index] for index in order):
+            place = each.place
+            if each.opcode in places:
+                place = _index(places[each.opcode], self._places[each.opcode][place])
+            moved.append(
+                dataclasses.replace(each, operands=tuple(number[operand] for operand in each.operands), place=place)
+            )
+        written: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
+        for kind, at, value in (self._results[member] for member in stored):
+            written[kind].append((_index(places[kind], at), number[value]))
+        whole = wholes(moved)
+        if any(each.opcode in ("compare", *INTEGERS) and index not in whole for index, each in enumerate(moved)):
+            return None
+        if len(places["array"]) > _MOST_ARRAYS:
+            return None
+        return RowSweep(
+            RowFormula(tuple(moved), tuple(written["array"]), tuple(written["row"])),
+            self._rows,
+            self._columns,
+            *(tuple(places[kind]) for kind in ("array", "column", "row", "scalar")),
+        )
+
+    def _member(self, stored: Value, kind: str, depth: int) -> int:
+        assert stored.place
+        result = self._at(stored.operands[0], kind, depth)
+        if self._results.setdefault(stored.since, (kind, stored.place[0], result))[0] != kind:
+            raise _Unreadable
+        return result
+
+    def _at(self, value: Value, kind: str, depth: int) -> int:
+        """Returns the operation for a value: one for each index of an array, for each row or column, or a single one."""
+        if value.op == "stored" and value.since in self._members:
+            if kind not in ("array", "row"):
+                raise _Unreadable
+            return self._member(value, kind, depth)
+        key = value.same, kind
+        if key not in self._done:
+            if value.count != self._counts[kind] or not value.in_rows or depth > _DEEPEST:
+                raise _Unreadable
+            self._done[key] = self._read(value, kind, depth + 1)
+        return self._done[key]
+
+    def _read(self, value: Value, kind: str, depth: int) -> int:
+        if value.op in ("stored", "memory"):
+            if value.type.dtype != "f32" or value.place is None:
+                raise _Unreadable
+            self.inputs.append((value.since, value.place))
+            self.read.append((kind, value))
+            return self._formula.add(Operation(kind, place=_index(self._places[kind], value.place[0])))
+        if value.op == "constant":
+            return self._add(constant(value, "f32"))
+        if value.op == "bitcast" and value.same == value.operands[0].same:
+            return self._at(value.operands[0], kind, depth)
+        if value.op == "broadcast":
+            return self._at(value.operands[0], self._repeated(value, kind), depth)
+        if value.op == "reduce":
+            reduced = reduction(value)
+            if kind != "row" or not reduced or reduced.columns != self._columns:
+                raise _Unreadable
+            if (reduced.combiner, reduced.start) != ("add", 0):
+                raise _Unreadable
+            self.through |= {each.since for each in reduced.through}
+            return self._formula.add(Operation("sum", (self._at(reduced.rows, "array", depth),)))
+        if not value.operands or any(each.shape not in (value.shape, ()) for each in value.operands):
+            raise _Unreadable
+        operands = tuple(
+            self._at(each, kind if each.shape == value.shape else "scalar", depth) for each in value.operands
+        )
+        return self._add(arithmetic(value, operands, self._formula.operations, "f32"))
+
+    def _repeated(self, value: Value, kind: str) -> str:
+        """Returns the kind of what a broadcast repeats."""
+        operand, last = value.operands[0], len(value.shape) - 1
+        if operand.count == 1:
+            return "scalar"
+        if [*value.dims] != sorted(value.dims):
+            raise _Unreadable
+        if operand.count == value.count:
+            return kind
+        if kind == "array" and value.shape[-1] == self._columns:
+            return "column" if value.dims == (last,) else "array" if last in value.dims else "row"
+        raise _Unreadable
+
+    def _add(self, operation: Operation | None) -> int:
+        if operation is None:
+            raise _Unreadable
+        return self._formula.add(operation)
 
 
 class _Chain:
     """A kernel, and those before it that become a part of it."""
 
     def __init__(
-        self,
-        sequence: Sequence[Thunk],
-        last: int,
-        known: Mapping[str, RowKernel],
-        temporary: Container[int],
+        self, sequence: Sequence[Thunk | None], graph: Graph, root: Value, shape: tuple[int, int], temporary: set[int]
     ) -> None:
-        self._sequence, self._last, self._known, self._temporary = sequence, last, known, temporary
-        self.members: set[int] = set()
+        self._sequence, self._graph, self._root, self._shape = sequence, graph, root, shape
+        self._temporary = temporary
+        self.members = {root.since}
 
     def merged(self) -> RowSweep | None:
         """Returns what replaces the last kernel, and sets `members` to the kernels that are a part of it."""
-        last = self._kernel(self._last)
-        if last is None:
+        whole = self._call(self.members)
+        tried = set[int]()
+        # The nearest first: others are needed until what reads them is a part of this.
+        while whole and (others := self._writers(whole[1]) - tried - self.members):
+            tried.add(max(others))
+            whole = self._grown({*self.members, max(others)}) or whole
+        if whole is None:
             return None
-        self.members = {self._last}
-        merged = self._sweep()
-        tried: set[int] = set()
-        while merged and (others := self._writers() - tried):
-            # The nearest first: others are needed until what reads them is a part of this.
-            index = max(others)
-            tried.add(index)
-            merged = self._grown(index) or merged
-        if merged is None or merged.columns < _SHORTEST:
-            return None
-        least = _LEAST if len(self.members) > 1 else least_alone(self._operations(self._last))
-        return merged if merged.rows * merged.columns >= least else None
+        call, formula = whole
+        least = _LEAST if len(self.members) > 1 else least_alone(formula.operations)
+        return call if call.rows * call.columns >= least else None
 
-    def _grown(self, index: int) -> RowSweep | None:
-        """Adds a kernel to `members`, with those before it that it needs for this. Without success, adds none."""
-        before = {*self.members}
+    def _grown(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
+        """Adds to the members, with those before them that they need for this. Without success, adds none."""
         while True:
-            self.members.add(index)
-            if sweep := self._sweep():
-                return sweep
+            before, newest = self.members, min(members - self.members)
+            if whole := self._call(members):
+                return whole
+            self.members = before
             # What the kernel reads may be overwritten since, but not what another one computes this from.
-            others = {each for each in self._writers() if each < index}
+            try:
+                formula = _Formula(self._root, self._shape, members)
+            except _Unreadable:
+                return None
+            others = {each for each in self._writers(formula) - members if each < newest}
             if not others:
-                self.members = before
                 return None
-            index = max(others)
+            members = {*members, max(others)}
 
-    def _kernel(self, index: int) -> RowKernel | None:
-        """Returns what a thunk computes, if its arguments have the right sizes."""
-        thunk = self._sequence[index]
-        found = self._known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
-        if found is None or not isinstance(thunk, Kernel) or len(thunk.args) != found.arguments:
+    def _call(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
+        """Returns the call for some members, which it sets with those that a reduction needs, if nothing prevents it."""
+        try:
+            formula = _Formula(self._root, self._shape, members)
+        except _Unreadable:
             return None
-        rows = found.count // found.columns if found.columns else 0
-        sizes = {"array": found.count, "column": found.columns, "row": rows, "scalar": 1}
-        wanted = [(each.place, sizes[each.opcode]) for each in found.operations if each.opcode in sizes]
-        wanted.append((found.arguments - 1, rows if found.by_row else found.count))
-        return found if all(thunk.args[place].size == 4 * count for place, count in wanted) else None
-
-    def _writers(self) -> set[int]:
-        """Returns the kernels whose results the members read, if they can be a part of the whole."""
-        whole = self._kernel(self._last)
-        assert whole
-        found = set()
-        sums = any(each.opcode == "sum" for member in self.members for each in self._operations(member))
-        for member in self.members:
-            for each in self._operations(member):
-                if each.opcode not in ("array", "row"):
-                    continue
-                index = self._writer(member, self._sequence[member].places[each.place])
-                kernel = None if index is None or index in self.members else self._kernel(index)
-                if index is None or kernel is None or kernel.count != whole.count:
-                    continue
-                if kernel.by_row != (each.opcode == "row") or kernel.columns not in (0, whole.columns):
-                    continue
-                # Each stage computes the values of an array again.
-                slow = any(kernel.operations[at].opcode in SLOW for at in wholes(kernel.operations))
-                if kernel.by_row or (sums and not slow):
-                    found.add(index)
-        return found
-
-    def _operations(self, index: int) -> tuple[Operation, ...]:
-        kernel = self._kernel(index)
-        assert kernel
-        return kernel.operations
-
-    def _writer(self, before: int, place: Place) -> int | None:
-        """Returns the last thunk before another one that writes a place, or may write a part of it."""
-        for index in reversed(range(before)):
-            if any(overlap(place, each) for each in self._sequence[index].uses().changes):
-                return index
-        return None
-
-    def _sweep(self) -> RowSweep | None:
-        """Returns a call that does what all members do, if nothing prevents it."""
-        whole = self._kernel(self._last)
-        assert whole
-        if not whole.columns:
+        members = members | formula.through
+        call = merged(self._sequence, members, formula.inputs, formula.call, self._temporary)
+        if not isinstance(call, RowSweep):
             return None
-        formula = Interned()
-        places: dict[str, list[Slice]] = {"array": [], "column": [], "row": [], "scalar": []}
-        results: dict[int, int] = {}
-        read: list[tuple[int, Place]] = []
-        for member in sorted(self.members):
-            kernel, args = self._kernel(member), self._sequence[member].places
-            assert kernel
-            illegal = False
+        self.members = members
+        return call, formula
 
-            def leaf(operation: Operation, member: int = member, args: tuple[Place, ...] = args) -> int | None:
-                nonlocal illegal
-                if operation.opcode not in places:
-                    return None
-                place = args[operation.place]
-                writer = self._writer(member, place)
-                if writer in self.members:
-                    kernel = self._kernel(writer)
-                    assert kernel
-                    if self._sequence[writer].places[-1] == place and kernel.by_row == (operation.opcode == "row"):
-                        return results[writer]
-                    illegal = True
-                read.append((member, place))
-                return formula.add(dataclasses.replace(operation, place=_index(places[operation.opcode], place[0])))
+    def _writers(self, formula: _Formula) -> set[int]:
+        """Returns the kernels whose results a formula reads, if they can be a part of the whole."""
+        # Each stage computes the values of an array again.
+        return {
+            value.since
+            for kind, value in formula.read
+            if value.op == "stored"
+            and (kind == "row" or (kind == "array" and formula.has_sums and not _is_slow(value)))
+        }
 
-            results[member] = formula.copy(kernel.operations, len(kernel.operations) - 1, leaf)
-            if illegal:
-                return None
-        if not self._may_move(read):
-            return None
-        return self._with_results(formula.operations, places, results)
 
-    def _may_move(self, read: Sequence[tuple[int, Place]]) -> bool:
-        """Returns whether what members read is unchanged until the last of them."""
-        for index in range(min(self.members), self._last):
-            if index in self.members:
-                continue
-            for each in self._sequence[index].uses().changes:
-                if any(member < index and overlap(place, each) for member, place in read):
-                    return False
-        return True
-
-    def _with_results(
-        self, operations: Sequence[Operation], places: Mapping[str, list[Slice]], results: Mapping[int, int]
-    ) -> RowSweep | None:
-        """Returns the call with those results of members that something else needs."""
-        last = self._last
-        written = [last]
-        while True:
-            sweep = self._writing(operations, places, results, written)
-            if sweep is None:
-                return None
-            # What the call reads was there before any member wrote.
-            own = Uses((), sweep.uses().writes)
-            # The last first: where several members write one place, the others' results are gone.
-            for member in sorted(self.members - {*written}, reverse=True):
-                after = (
-                    own if index == last else self._sequence[index].uses()
-                    for index in range(member + 1, len(self._sequence))
-                    if index == last or index not in self.members
-                )
-                if is_used(self._sequence[member].places[-1], after, self._temporary):
-                    break
-            else:
-                return sweep
-            place = self._sequence[member].places[-1]
-            between = (each for index, each in enumerate(self._sequence) if member < index < last)
-            if any(overlap(place, each) for thunk in between if thunk not in self._members() for each in thunk.places):
-                return None
-            written.append(member)
-
-    def _members(self) -> list[Thunk]:
-        return [self._sequence[each] for each in self.members]
-
-    def _writing(
-        self,
-        operations: Sequence[Operation],
-        places: Mapping[str, list[Slice]],
-        results: Mapping[int, int],
-        written: Sequence[int],
-    ) -> RowSweep | None:
-        """Returns the call that writes some members' results, if these overlap nothing that it reads later."""
-        whole = self._kernel(self._last)
-        assert whole
-        order = needed(operations, [results[member] for member in written])
-        number = {index: at for at, index in enumerate(order)}
-        kept = [operations[index] for index in order]
-        all_: dict[str, list[Slice]] = {}
-        for opcode in places:
-            used = {each.place for each in kept if each.opcode == opcode}
-            all_[opcode] = [place for at, place in enumerate(places[opcode]) if at in used]
-        moved = tuple(
-            dataclasses.replace(
-                each,
-                operands=tuple(number[operand] for operand in each.operands),
-                place=all_[each.opcode].index(places[each.opcode][each.place]) if each.opcode in places else each.place,
-            )
-            for each in kept
-        )
-        found: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
-        for member in written:
-            kernel = self._kernel(member)
-            assert kernel
-            kind = "row" if kernel.by_row else "array"
-            place = self._sequence[member].places[-1][0]
-            found[kind].append((_index(all_[kind], place), number[results[member]]))
-        sweep = RowSweep(
-            RowFormula(moved, tuple(found["array"]), tuple(found["row"])),
-            whole.count // whole.columns,
-            whole.columns,
-            *(tuple(all_[opcode]) for opcode in ("array", "column", "row", "scalar")),
-        )
-        everything, writes = sweep.places, sweep.uses().writes
-        arrays = everything[: len(sweep.arrays)]
-        for at, result in enumerate(writes):
-            if any(overlap(result, other) for other in writes[:at]):
-                return None
-            for other in everything:
-                in_place = result == other and (result in arrays or everything.count(other) == 1)
-                if overlap(result, other) and not in_place:
-                    return None
-        return sweep if len(sweep.arrays) <= _MOST_ARRAYS else None
+def _is_slow(stored: Value) -> bool:
+    """Returns whether a kernel computes anything for each value that takes as long as moving it."""
+    return any(each.op in SLOW and each.count == stored.count for each in in_order(stored.operands[0]))
 
 
 def _index(places: list[Slice], place: Slice) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from tfaot.compile.program.thunks.kinds import Place, Slice, Thunk, Uses
 
@@ -66,3 +66,86 @@ def without(place: Place, writes: Sequence[Place]) -> list[Place]:
             parts += [(at, first - at.offset), (Slice(at.buffer, last), at.offset + size - last)]
         left = [(at, size) for at, size in parts if size > 0]
     return left
+
+
+def merged(
+    sequence: Sequence[Thunk | None],
+    members: Collection[int],
+    inputs: Iterable[tuple[int, Place]],
+    call: Callable[[Sequence[int]], Thunk | None],
+    temporary: Container[int],
+    at: int | None = None,
+) -> Thunk | str:
+    """Returns a call that does what some thunks do, in place of one of them, if nothing sees a difference; otherwise, why not.
+
+    This decides for all passes what is legal. What the call reads must be there when it runs. What a member stored and the call
+    doesn't must be of no use to anything else. What the call stores earlier or later than the member must not be used in between.
+
+    Args:
+      sequence: thunks; None where a thunk was that is now a part of another one. It is no loop: what a step of a loop leaves, the
+        next one may need, so that for the body of a loop, no buffer is temporary.
+      members: the indices of the thunks.
+      inputs: what the call reads, with the index of the thunk from which on it is there.
+      call: returns the call that stores the results of some members, of which the last one is the first, or None if it can't.
+      temporary: the buffers that nobody has after a run.
+      at: the member in whose place the call is; by default the last one.
+    """
+    last = max(members)
+    at = last if at is None else at
+    results: dict[int, Place] = {}
+    for member in members:
+        thunk = sequence[member]
+        writes = thunk.uses().writes if thunk else ()
+        if len(writes) != 1:
+            return "a part of it is a part of something else already"
+        results[member] = writes[0]
+    others = [(index, each, each.uses()) for index, each in enumerate(sequence) if each and index not in members]
+    for since, place in inputs:
+        if since in members or since >= at:
+            return "what it reads isn't there before"
+        for index, other, uses in others:
+            if since < index < at and any(overlap(place, each) for each in uses.changes):
+                return f"{other.title or 'a loop'} in between changes what it reads"
+
+    def using(member: int) -> Thunk | None:
+        """Returns what uses the place of a result between the member and the call."""
+        begin, end = sorted((member, at))
+        for index, other, uses in others:
+            if begin < index < end and any(overlap(results[member], each) for each in (*uses.reads, *uses.writes)):
+                return other
+        return None
+
+    stored = [last]
+    while True:
+        if user := using(stored[-1]):
+            return f"{user.title or 'a loop'} in between uses what it stores"
+        whole = call(stored)
+        if whole is None:
+            return "something else needs what is in between"
+        if _clashes(whole):
+            return "its result is where it still reads"
+        # Before any member stores anything, the call has read its inputs.
+        own = Uses((), tuple(map(results.__getitem__, stored)))
+        # The last first: where several members store in one place, the others' results are gone.
+        for member in sorted({*members} - {*stored}, reverse=True):
+            after = [uses for index, _, uses in others if member < index < last]
+            after += [own, *(uses for index, _, uses in others if index > last)]
+            if is_used(results[member], after, temporary):
+                stored.append(member)
+                break
+        else:
+            return whole
+
+
+def _clashes(call: Thunk) -> bool:
+    """Returns whether a result overlaps another one, or an operand in whose place it can't be."""
+    places, writes = call.places, call.uses().writes
+    for index, result in enumerate(writes):
+        if any(overlap(result, other) for other in writes[:index]):
+            return True
+        if any(
+            overlap(result, other) and not (other == result and call.in_place(number))
+            for number, other in enumerate(places)
+        ):
+            return True
+    return False

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Thunk, walk
-from tfaot.compile.program.values.finishes import Finish, finishes
-from tfaot.compile.program.values.instructions import kernels
+from tfaot.compile.program.values.graph import Graph
+from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
 
 _Known = TypeVar("_Known")
@@ -109,9 +109,14 @@ class Compiled:
         return {symbol: known for module in self.modules for symbol, known in read(module).items()}
 
     @functools.cached_property
-    def finishes(self) -> dict[str, tuple[Finish, ...]]:
-        """The kernels of all levels with one result, and the ways to read them as the end of a product."""
-        return self.kernels(finishes)
+    def fusions(self) -> dict[str, Fusion]:
+        """What the kernels of all levels compute, by symbol."""
+        return self.kernels(fusions)
+
+    def graph(self, function: CompiledFunction, sequence: Sequence[Thunk]) -> Graph:
+        """Returns the values that a function's thunks compute, or those in one of its loops."""
+        constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
+        return Graph(sequence, self.fusions, constants)
 
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""

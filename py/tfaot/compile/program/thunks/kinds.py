@@ -71,6 +71,10 @@ class Thunk(abc.ABC):
     def emit(self, program: Emitter) -> list[str]:
         """Returns C++ that runs it."""
 
+    def in_place(self, place: int) -> bool:
+        """Returns whether a result can be in one of the `places`, given by its index, when it has finished."""
+        return False
+
     @property
     def title(self) -> str:
         """What hooks are told that it is; empty if they are told only of the thunks in it."""
@@ -107,14 +111,29 @@ class _Opaque(Thunk):
 class _Formula(Thunk):
     """A thunk that computes formulas. It can write an array in place."""
 
+    formula: Formula | RowFormula
+    arrays: tuple[Slice, ...]
+
     @property
     @abc.abstractmethod
     def written(self) -> tuple[int, ...]:
         """The `places` that it writes."""
 
+    @property
+    @abc.abstractmethod
+    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
+        """What reads its `places`, in order: opcodes, and the places that they number."""
+
     def uses(self) -> Uses:
-        """Returns all places as reads."""
-        return Uses(self.places, tuple(self.places[place] for place in self.written))
+        """Returns the places that operations read, and those that it writes."""
+        read = {(each.opcode, each.place) for each in self.formula.operations}
+        numbers = [(opcode, place) for opcode, places in self._kinds for place in range(len(places))]
+        reads = (place for number, place in zip(numbers, self.places, strict=True) if number in read)
+        return Uses(tuple(reads), tuple(self.places[place] for place in self.written))
+
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is an array, of which each value is read before it is written."""
+        return place < len(self.arrays)
 
 
 class _Result(Thunk):
@@ -124,6 +143,10 @@ class _Result(Thunk):
         """Returns the result, and the rest as reads."""
         out, *reads = self.places
         return Uses(tuple(reads), (out,))
+
+    def in_place(self, place: int) -> bool:
+        """Returns whether this is the result."""
+        return place == 0
 
 
 class _Move(_Result):
@@ -248,6 +271,10 @@ class Dot(Thunk):
         """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
+        return _product_in_place(self, place)
+
     @property
     def title(self) -> str:
         """The sizes, in the order of rows."""
@@ -318,6 +345,10 @@ class Convolution(Thunk):
         """Two for each multiply-add, without the epilogue."""
         return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
 
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
+        return _product_in_place(self, place)
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the convolution."""
         pairs = (
@@ -361,6 +392,10 @@ class Sweep(_Formula):
         """The arrays, and the single values."""
         size = SIZES[self.formula.dtype]
         return (*((at, size * self.count) for at in self.arrays), *((at, size) for at in self.scalars))
+
+    @property
+    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
+        return ("array", self.arrays), ("scalar", self.scalars)
 
     @property
     def title(self) -> str:
@@ -429,6 +464,15 @@ class RowSweep(_Formula):
         return *(place for place, _ in self.formula.arrays), *(first + place for place, _ in self.formula.values)
 
     @property
+    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
+        return ("array", self.arrays), ("column", self.vectors), ("row", self.values), ("scalar", self.scalars)
+
+    def in_place(self, place: int) -> bool:
+        """Returns whether it is an array or has values for rows."""
+        first = len(self.arrays) + len(self.vectors)
+        return super().in_place(place) or first <= place < first + len(self.values)
+
+    @property
     def title(self) -> str:
         """The numbers of rows and columns."""
         return f"row_sweep {self.rows}x{self.columns}"
@@ -463,6 +507,10 @@ class Softmax(_Result):
         """The result and the input."""
         size = SIZES["float"] * self.rows * self.columns
         return (self.out, size), (self.input, size)
+
+    def in_place(self, place: int) -> bool:
+        """Returns True: it can be in the place of the input, too."""
+        return True
 
     @property
     def title(self) -> str:
@@ -1010,7 +1058,14 @@ def _bounds(low: float, high: float) -> tuple[str, str]:
 
 def _product_uses(product: Dot | Convolution) -> Uses:
     out, left, right, *rest = product.places
-    return Uses((left, right, *rest[1:]), (out, *rest[:1]))
+    return Uses((left, right, *rest[1:]), tuple(dict.fromkeys((out, *rest[:1]))))
+
+
+def _product_in_place(product: Dot | Convolution, place: int) -> bool:
+    """Returns whether a place is a result, or the addend that the epilogue's result takes the place of."""
+    epilogue = product.epilogue
+    over = epilogue is not None and epilogue.addend == epilogue.out and place == len(product.places) - 1
+    return place in (0, 3) or over
 
 
 def _epilogue_places(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[Place, ...]:

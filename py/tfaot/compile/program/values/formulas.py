@@ -1,8 +1,7 @@
-"""Reads the optimized HLO to find XLA's elementwise kernels, and what each of them computes.
+"""Formulas: arithmetic on values with the same index in arrays, and on rows.
 
-The reader is strict: a kernel has no formula if it does anything but arithmetic, value by value. A formula names every
-rounding, including those that XLA leaves out by fusing a product with a sum, so that code for it gives the same bits as
-XLA's vectors. (For the values of a row after its last whole vector, LLVM sometimes fuses the other of two products.)
+A formula names every rounding, including those that XLA leaves out by fusing a product with a sum, so that code for it gives the
+same bits as XLA's vectors. (For the values of a row after its last whole vector, LLVM sometimes fuses the other of two products.)
 Exponentials and tanh are the runtime's own, with other last bits.
 """
 
@@ -12,9 +11,10 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tfaot.compile.program.values.instructions import complete, fusions
-from tfaot.xla.module import Computation, Instruction, Module
+if TYPE_CHECKING:
+    from tfaot.compile.program.values.graph import Value
 
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
@@ -78,126 +78,28 @@ class Formula:
     """The arrays that are written, with the operations that compute their values. All reads come before all writes."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Elementwise:
-    """A kernel that applies a formula. Its arguments are arrays of `count` values and single values; the result is the last."""
-
-    formula: Formula
-    count: int
-    arrays: tuple[int, ...]
-    """The arguments that are arrays: what the formula's places refer to."""
-    scalars: tuple[int, ...]
-    """The arguments that are single values."""
-    arguments: int
-    """The number of arguments."""
-
-
-def elementwise(module: Module) -> dict[str, Elementwise | None]:
-    """Finds a module's kernels with one result, which is their last argument.
-
-    Args:
-      module: the module after XLA's optimizations.
-
-    Returns:
-      What each kernel computes, by its symbol; None if no formula describes it. A kernel that isn't listed may have any
-      number of results.
-    """
-    return {kernel: _read(fusion.computation) for kernel, fusion in fusions(module).items()}
-
-
-def _read(computation: Computation) -> Elementwise | None:
-    """Returns what a kernel's computation does, if it is elementwise."""
-    root = computation.root
-    if not complete(computation) or root.dtype not in DTYPES or root.count <= 1:
-        return None
-    parameters = {each.number: each for each in computation.instructions.values() if each.opcode == "parameter"}
-    arrays = [number for number, each in sorted(parameters.items()) if each.count == root.count]
-    scalars = [number for number, each in sorted(parameters.items()) if not each.shape]
-    operations: list[Operation] = []
-    found: dict[str, int] = {}
-    for instruction in computation.instructions.values():
-        operands = [computation.instructions[name] for name in instruction.operands]
-        if instruction.opcode in ("bitcast", "broadcast") and _same_value(instruction, operands[0], root.count):
-            found[instruction.name] = found[instruction.operands[0]]
-            continue
-        operation = _operation(instruction, operands, found, operations, root, arrays, scalars)
-        if operation is None:
-            return None
-        found[instruction.name] = len(operations)
-        operations.append(operation)
-    if len(arrays) + len(scalars) != len(parameters):
-        return None
-    result = found[root.name]
-    formula = live(Formula(DTYPES[root.dtype], _contracted(operations, (result,)), ((len(arrays), result),)))
-    return Elementwise(formula, root.count, (*arrays, len(parameters)), tuple(scalars), len(parameters) + 1)
-
-
-def _same_value(instruction: Instruction, operand: Instruction, count: int) -> bool:
-    """Returns whether each of an instruction's values is its operand's in the same place, or its operand's only one."""
-    if instruction.dtype != operand.dtype:
-        return False
-    if instruction.opcode == "bitcast":
-        return instruction.count == operand.count
-    return not operand.shape and instruction.count == count
-
-
-def _operation(
-    instruction: Instruction,
-    operands: Sequence[Instruction],
-    found: dict[str, int],
-    operations: Sequence[Operation],
-    root: Instruction,
-    arrays: Sequence[int],
-    scalars: Sequence[int],
-) -> Operation | None:
-    """Returns an instruction as an operation, or None if a formula can't have it."""
-    opcode = instruction.opcode
-    if instruction.shape and instruction.count != root.count:
-        return None
-    if opcode == "parameter" and instruction.dtype == root.dtype:
-        if instruction.number in arrays:
-            return Operation("array", place=arrays.index(instruction.number))
-        return Operation("scalar", place=scalars.index(instruction.number))
-    if opcode == "constant":
-        return None if instruction.shape else constant(instruction, root.dtype)
-    # The same index is the same place in all arrays only if they have the same shape and layout.
-    if not operands or any(
-        (each.shape, each.layout) != (instruction.shape, instruction.layout) and (each.shape or opcode != "clamp")
-        for each in operands
-    ):
-        return None
-    at = tuple(found[name] for name in instruction.operands)
-    return arithmetic(instruction, [each.dtype for each in operands], at, operations, root.dtype)
-
-
-def constant(instruction: Instruction, dtype: str) -> Operation | None:
+def constant(value: Value, dtype: str) -> Operation | None:
     """Returns a finite constant for a formula of some dtype."""
-    value = instruction.value
-    if instruction.dtype not in (dtype, "s32") or value is None or not math.isfinite(value):
+    number = value.number
+    if value.type.dtype not in (dtype, "s32") or number is None or not math.isfinite(number):
         return None
-    return Operation("integer" if instruction.dtype == "s32" else "constant", text=str(value))
+    return Operation("integer" if value.type.dtype == "s32" else "constant", text=str(number))
 
 
 def arithmetic(
-    instruction: Instruction,
-    dtypes: Sequence[str],
-    operands: tuple[int, ...],
-    operations: Sequence[Operation],
-    dtype: str,
+    value: Value, operands: tuple[int, ...], operations: Sequence[Operation], dtype: str
 ) -> Operation | None:
-    """Returns an instruction on values with the same index, or None if a formula can't have it.
+    """Returns a value that is computed from others with the same index, or None if a formula can't have it.
 
     Args:
-      instruction: the instruction.
-      dtypes: the dtypes of its operands.
-      operands: indices of the operations that compute them.
+      value: the value.
+      operands: indices of the operations that compute its operands.
       operations: those operations.
       dtype: the formula's dtype.
     """
-    opcode, result = instruction.opcode, instruction.dtype
+    opcode, result, dtypes = value.op, value.type.dtype, [each.type.dtype for each in value.operands]
     if opcode == "compare":
-        direction = instruction.attributes.comparison_direction
-        return Operation(opcode, operands, text=direction) if {*dtypes} == {dtype} else None
+        return Operation(opcode, operands, text=value.text) if {*dtypes} == {dtype} else None
     if opcode in _OPCODES and {result, *dtypes} == {dtype}:
         return Operation(opcode, operands)
     if opcode == "select" and [result, *dtypes] == [dtype, "pred", dtype, dtype]:
@@ -219,7 +121,7 @@ def least_alone(operations: Sequence[Operation]) -> int:
     return 8192 if any(each.opcode in ("exponential", "tanh") for each in operations) else 65536
 
 
-def _contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
+def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
     """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two.
 
     Args:
@@ -261,3 +163,36 @@ def live(formula: Formula) -> Formula:
         ),
         tuple((place, number[operation]) for place, operation in formula.results),
     )
+
+
+class Interned:
+    """Operations, each of them once."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._index: dict[Operation, int] = {}
+
+    def add(self, operation: Operation) -> int:
+        """Returns the index of an operation, which is new or known."""
+        if operation not in self._index:
+            self._index[operation] = len(self.operations)
+            self.operations.append(operation)
+        return self._index[operation]
+
+
+def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]:
+    """Returns the operations that some results need, and these, in order."""
+    found = {*results}
+    for index in range(len(operations) - 1, -1, -1):
+        if index in found:
+            found |= {*operations[index].operands}
+    return sorted(found)
+
+
+def wholes(operations: Sequence[Operation]) -> set[int]:
+    """Returns the operations that have a value for each column, not one for the whole row."""
+    found: set[int] = set()
+    for index, each in enumerate(operations):
+        if each.opcode in ("array", "column") or (each.opcode != "sum" and found & {*each.operands}):
+            found.add(index)
+    return found
