@@ -54,26 +54,27 @@ class TableTest(StageTest):
 
     def test_renamed_pass(self) -> None:
         """Protects users of an old name: the error gives the new one, and following it works, with a `!` too."""
-        from tfaot.compile import table
+        from tfaot.compile import selection
 
         for pattern, renamed in (("sweeps", "elementwise_fusion"), ("!head_products", "!split_kv_matmul")):
             with self.assertRaisesRegex(TfaotError, f'write "{renamed}"'):
-                table.chosen(["*", pattern])
-            self.assertEqual(len(table.chosen(["*", renamed])), len(table.PASSES) - renamed.startswith("!"))
-        self.assertFalse(table.RENAMED.keys() & table.chosen(["*"]))
-        self.assertLessEqual({*table.RENAMED.values()}, table.chosen(["*"]))
+                selection.chosen(["*", pattern])
+            self.assertEqual(len(selection.chosen(["*", renamed])), len(selection.NAMES) - renamed.startswith("!"))
+        self.assertFalse(selection.RENAMED.keys() & selection.chosen(["*"]))
+        self.assertLessEqual({*selection.RENAMED.values()}, selection.chosen(["*"]))
 
     def test_patterns(self) -> None:
         """Later patterns take precedence, as in `frozen`, and no patterns means no pass."""
-        from tfaot.compile import table
+        from tfaot.compile import selection, table
 
-        names = {each.name for each in table.PASSES}
-        self.assertEqual(table.chosen(["*"]), names)
-        self.assertEqual(table.chosen([]), frozenset())
-        self.assertEqual(table.chosen(["*", "!fold_*"]), {name for name in names if not name.startswith("fold_")})
-        self.assertEqual(table.chosen(["*", "!*", "fold_batch_norm"]), {"fold_batch_norm"})
+        names = {*selection.NAMES}
+        self.assertEqual(selection.NAMES, tuple(each.name for each in table.PASSES))
+        self.assertEqual(selection.chosen(["*"]), names)
+        self.assertEqual(selection.chosen([]), frozenset())
+        self.assertEqual(selection.chosen(["*", "!fold_*"]), {name for name in names if not name.startswith("fold_")})
+        self.assertEqual(selection.chosen(["*", "!*", "fold_batch_norm"]), {"fold_batch_norm"})
         with self.assertRaises(TfaotError):
-            table.chosen(["fold_batch_norm/"])
+            selection.chosen(["fold_batch_norm/"])
 
     def test_what_is_written(self) -> None:
         """The file says how many places each pass changed, 0 if it found none, and null if it is off, and what is left."""

@@ -15,6 +15,7 @@ from tfaot.command import cxx, options
 from tfaot.command.files import RULES
 from tfaot.command.objects import Objects, kept_in
 from tfaot.command.stages import Stages
+from tfaot.compile import selection
 from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
 
@@ -93,11 +94,12 @@ class Build:
         return str(self._root / self._prefix / ((stem or self._name) + ending))
 
     def check_flags(self, tools: cxx.Tools) -> None:
-        """Compiles and links an empty program, to find wrong flags before the stages run.
+        """Compiles and links an empty program, and looks for the passes, to find wrong flags before the stages run.
 
         Raises:
-          TfaotError: the compiler refuses copts or linkopts.
+          TfaotError: the compiler refuses copts or linkopts, or there is no such pass.
         """
+        selection.chosen(self._values["passes"])
         copts, linkopts = self._values["copts"], self._values["linkopts"]
         if (copts or linkopts) and self._platform.tested:
             source = self._root / "empty.cc"

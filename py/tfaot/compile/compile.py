@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfaot.compile import open_sizes, program_shape
+from tfaot.compile import open_sizes, program_shape, selection
 from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
@@ -151,7 +151,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     from tfaot.compile import table
 
     del _pywrap_tfcompile
-    names = table.chosen(request.passes)
+    names = selection.chosen(request.passes)
     stamp = fingerprint.stamp(
         manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )

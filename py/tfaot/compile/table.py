@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from tensorflow.core.framework import graph_pb2
@@ -39,7 +38,6 @@ from tfaot.compile.program.passes.softmax import softmax
 from tfaot.compile.program.passes.transpose_folding import transpose_folding
 from tfaot.compile.program.passes.transposes import transposes
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 from tfaot.graph.order import Order
 from tfaot.graph.program import Program
@@ -101,23 +99,6 @@ The docstring of a pass's module says what the pass does, when it applies, and w
 """
 
 
-RENAMED = {
-    "channel_sums": "reduce_as_matmul",
-    "column_sums": "column_reduction",
-    "dense_nets": "mlp_fusion",
-    "gather_gradients": "batch_weight_gradients",
-    "head_products": "split_kv_matmul",
-    "residuals": "prevent_duplication",
-    "row_copies": "transposes",
-    "row_products": "gemv_packing",
-    "row_sweeps": "row_fusion",
-    "short_products": "gemv_layout",
-    "strided_products": "transpose_folding",
-    "sweeps": "elementwise_fusion",
-}
-"""The names that passes had before 0.1, and their names now."""
-
-
 class PassError(Exception):
     """A pass raised an exception, which is the cause of this one. What the pass rewrites isn't usable any more."""
 
@@ -140,36 +121,6 @@ class Applied:
     """The exported graph's node that a new one replaces."""
     missed: list[dict[str, str]]
     """Near misses, as in `NAME.passes.json`."""
-
-
-def chosen(patterns: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the passes that a target wants.
-
-    Args:
-      patterns: globs for names. Later ones win: a glob after a `!` removes what the earlier ones chose.
-
-    Raises:
-      TfaotError: a pattern matches no pass.
-    """
-    names = [each.name for each in PASSES]
-    taken: set[str] = set()
-    for pattern in patterns:
-        glob = pattern.removeprefix("!")
-        matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
-        if not matching:
-            asked = f'{caller.setting("passes", patterns)}: "{pattern}" matches no pass'
-            if glob in RENAMED:
-                raise TfaotError(
-                    asked, do=f'write "{pattern.replace(glob, RENAMED[glob])}": the pass has another name now'
-                )
-            raise TfaotError(
-                asked,
-                exists=", ".join(names),
-                do="use one of these names, or a pattern; all passes except NAME are "
-                + caller.setting("passes", ["*", "!NAME"]),
-            )
-        taken = taken | matching if glob == pattern else taken - matching
-    return frozenset(taken)
 
 
 def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> Applied:
