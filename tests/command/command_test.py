@@ -566,13 +566,18 @@ class CommandTest(FolderTest):
         self.assertIn("error: a::B: the generated test is blind to 1 output(s) or variable(s)\n", error)
 
     def test_an_error_of_the_compiler(self) -> None:
-        """Protects users whose compiler refuses a flag: they see its message before a stage runs, and nothing is written."""
+        """Protects users with a wrong flag: they see the compiler's message, or ours, before a stage runs."""
         (self.folder / "model.py").write_text(MODEL)
         words = ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::B", "--out=out")
-        for flag in ("--copts=-std=c++1066", "--linkopts=-labsent"):
+        refused = r"an empty program with the copts .*: \S+ exited with status 1"
+        for flag, message in (
+            ("--copts=-std=c++1066", refused),
+            ("--linkopts=-labsent", refused),
+            ("--passes=absent", '--passes absent: "absent" matches no pass'),
+        ):
             error = self.failure(*words, flag)
             self.assertNotIn("exporting", run(*words, flag, cwd=self.folder).stderr)
-            self.assertRegex(error, r"\Aerror: an empty program with the copts .*: \S+ exited with status 1\n")
+            self.assertRegex(error, rf"\Aerror: {message}\n")
             self.assertIn(flag.partition("=")[2], error)
 
     def test_no_compiler(self) -> None:
