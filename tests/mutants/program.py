@@ -51,7 +51,9 @@ _SWEEP = re.compile(
 )
 _FORMULA = re.compile(r"^struct ((?:Row)?Formula\d+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
 _PUT = re.compile(r"kernels::Put<\w+>\(arrays\[(\d+)\]")
-_FIXED = re.compile(r"^kernels::TFAOT_ISA::Run(Softmax|RowCopies|FilterGradient|Pack)<float>\(.*\);$")
+_FIXED = re.compile(
+    r"^kernels::TFAOT_ISA::Run(Softmax|RowCopies|FilterGradient|Pack|Fourier)<(?:float|double)>\(.*\);$"
+)
 _COPY = re.compile(r"^std::memcpy\((b\[.*), (b\[.*), (\d+)\);$")
 _FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")
 _PRODUCT = re.compile(

@@ -64,12 +64,10 @@ class Fourier(Thunk):
         program.facts[f"::tfaot::kernels::TFAOT_ISA::kLanes<{dtype}> == {plan.widest}"] = None
         program.facts[f"::tfaot::kernels::Fourier::kMostStages >= {len(plan.radices)}"] = None
         sizes = plan.outer, plan.length, plan.inner, plan.size, plan.padded, repr(plan.scale), len(plan.radices)
-        return [
-            f"kernels::TFAOT_ISA::RunFourier<{dtype}>(",
-            f"    {{kernels::Fourier::Kind::k{plan.kind}, {str(plan.inverse).lower()}, kernels::Fourier::Method::k{plan.method},",
-            f"     {plan.lanes}, {', '.join(map(str, sizes))}, {{{', '.join(map(str, plan.radices))}}}}},",
-            f"    {program.at(self.roots)}, instance.scratch, {program.at(self.data)});",
-        ]
+        how = f"kernels::Fourier::Kind::k{plan.kind}, {str(plan.inverse).lower()}, kernels::Fourier::Method::k{plan.method}"
+        fourier = f"{{{how}, {plan.lanes}, {', '.join(map(str, sizes))}, {{{', '.join(map(str, plan.radices))}}}}}"
+        places = f"{program.at(self.roots)}, instance.scratch, {program.at(self.data)}"
+        return [f"kernels::TFAOT_ISA::RunFourier<{dtype}>({fourier}, {places});"]
 
 
 def placed(function: CompiledFunction, module: Module, isa: str) -> tuple[CompiledFunction, dict[str, bytes]]:
