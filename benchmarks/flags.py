@@ -109,7 +109,7 @@ def variants(sets: Sequence[str], without: Sequence[str]) -> list[Variant]:
     """Returns what to compare with the default: sets of flags, or omitted passes, each alone and all together."""
     found = [Variant(name, tuple(SETS[name][0].split())) for name in sets]
     found += [Variant(f"without_{name}", passes=("*", f"!{name}")) for name in without]
-    return found + ([Variant("without_any_pass", passes=("!*",))] if len(without) > 1 else [])
+    return found + ([Variant("without_any_pass", passes=("*", "!*"))] if len(without) > 1 else [])
 
 
 def measure(

@@ -432,14 +432,19 @@ class CommandTest(FolderTest):
                 "(Linux on 64-bit ARM)\n  to do: give one of these: --platform linux_x86_64",
             ),
             (("compile", "model.py", "--weights=bits=8", *one), "error: --weights bits=8: weights has no bits\n"),
+            (
+                ("compile", "model.py", "--batch-sizes=1,8", *one),
+                "error: --batch-sizes 1,8: not a number\n  to do: give one number, and repeat the option for more: --batch-sizes 1 "
+                "--batch-sizes 8",
+            ),
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (
                 ("compile", "model.py", "--dims=x=1,a", *one),
-                "error: --dims has a size of x that isn't a number\n  found: a\n",
+                "error: --dims has a size of x that isn't one\n  found: a\n",
             ),
             (
                 ("compile", "model.py", "--dims=x=-5,1", *one),
-                "error: --dims has a size of x that isn't a number\n  found: -5\n",
+                "error: --dims has a size of x that isn't one\n  found: -5\n",
             ),
             (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
             (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),
@@ -477,7 +482,9 @@ class CommandTest(FolderTest):
             MODEL.replace("function", "function(input_signature=[tf.TensorSpec([None, 3])])")
         )
         error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
-        self.assertIn("to do: fix them in the model, or with --dims x=1,3: the size of each dimension", error)
+        self.assertIn(
+            "or with --dims x=1,3, with your sizes in place of 1; any number of rows is --batch-sizes; ", error
+        )
         self.assertNotIn("target", error)
 
     def test_signals(self) -> None:

@@ -63,6 +63,14 @@ class TableTest(StageTest):
         self.assertFalse(selection.RENAMED.keys() & selection.chosen(["*"]))
         self.assertLessEqual({*selection.RENAMED.values()}, selection.chosen(["*"]))
 
+    def test_nothing_to_take_away(self) -> None:
+        """Protects users who leave out one pass: without a `*` before it, a pattern with `!` would turn all passes off."""
+        from tfaot.compile import selection
+
+        with self.assertRaisesRegex(TfaotError, r'write \* before it: passes = \["\*", "!winograd"\]'):
+            selection.chosen(["!winograd"])
+        self.assertEqual(selection.chosen(["*", "!winograd"]), {*selection.NAMES} - {"winograd"})
+
     def test_patterns(self) -> None:
         """Later patterns take precedence, as in `frozen`, and no patterns means no pass."""
         from tfaot.compile import selection, table

@@ -118,7 +118,7 @@ class RequestsTest(unittest.TestCase):
                 requests.parse(Request, flags=flags)
             self.assertEqual(
                 str(raised.exception),
-                f"{wanted[0]} has a size of x that isn't a number\n  found: -5, a\n"
+                f"{wanted[0]} has a size of x that isn't one\n  found: -5, a\n"
                 f"  to do: give a number of 0 or more for each dimension, or ?{wanted[1]} for the model's own size",
             )
 

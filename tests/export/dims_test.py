@@ -122,8 +122,9 @@ class DimsTest(EagerTest):
             """
             model.py: 3 input(s) have dimensions that aren't known at build time
               found: nest/a [2, None]; nest/b (unknown rank); x [None, 2, 4]
-              to do: fix them in the model, or with dims = {"nest/a": [2, 1], "nest/b": [], "x": [1, 2, 4]}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"nest/a": [2, 1], "nest/b": [], "x": [1, 2, 4]}, with your sizes \
+in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             dims={"x": (None, 2, None)},
             entry_points=self.ENTRY_POINTS,
@@ -135,8 +136,9 @@ the size of each dimension, or [] for a scalar; a length can be an input (docs/g
                 f"""
                 {name}{function}: 2 input(s) have dimensions that aren't known at build time
                   found: a [2, None]; b (unknown rank)
-                  to do: fix them in the model, or with dims = {{"a": [2, 1], "b": []}}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+                  to do: fix them in the model, or with dims = {{"a": [2, 1], "b": []}}, with your sizes \
+in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+a length can be an input (docs/guide/shapes.md#open-lengths)
                 """,
                 dims={"x": (5, 2, 4)},
             )

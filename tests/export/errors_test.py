@@ -248,8 +248,8 @@ def model(x):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}, with your sizes in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -628,8 +628,8 @@ def model_fn(features, labels):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}, with your sizes in place of 1; \
+any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             dims={"y": (None, 2)},
         )
@@ -638,8 +638,8 @@ the size of each dimension, or [] for a scalar; a length can be an input (docs/g
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
-              to do: fix them in the model, or with dims = {"y": [None, 1]}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"y": [None, 1]}, with your sizes in place of 1; \
+a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             batch_sizes=(1, 4),
         )
@@ -706,7 +706,11 @@ class CallerTest(StageTest):
         no_size = f"import tensorflow as tf\n\n\n@tf.function({spec})\ndef model(audio):\n    return audio\n"
         with mock.patch.dict(os.environ, {caller.VARIABLE: "1"}):
             for model, request, wanted in (
-                (no_size, {}, "or with --dims audio=1,3: the size of each dimension, or none for a scalar"),
+                (
+                    no_size,
+                    {},
+                    "or with --dims audio=1,3, with your sizes in place of 1; any number of rows is --batch-sizes; ",
+                ),
                 (no_size, {"dims": {"audio": (1, 4)}}, "model.py: --dims contradicts the shape of 1 input(s)"),
                 (
                     no_size,

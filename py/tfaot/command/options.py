@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class Option:
         if not given:
             return self.default
         if not self.pairs:
-            return [int(each) for each in given] if "int" in self.field.type else list(given)
+            return [self._number(text) for text in given] if "int" in self.field.type else list(given)
         if self.field.type.startswith(_FILE_OR):
             given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
         pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
@@ -106,6 +107,16 @@ class Option:
         for name, value in sizes.items():
             requests.sizes(self.field.name, name, value)  # the export stage would say so much later
         return sizes
+
+    def _number(self, text: str) -> int:
+        if text.isascii() and text.removeprefix("-").isdigit():
+            return int(text)
+        numbers = re.findall(r"\d+", text) or ["1", "8"]
+        raise TfaotError(
+            f"{self.flag} {text}: not a number",
+            do="give one number, and repeat the option for more: "
+            + " ".join(f"{self.flag} {number}" for number in numbers),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,6 +65,11 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
     Raises:
       TfaotError: a pattern matches no pass.
     """
+    if patterns and patterns[0].startswith("!"):
+        raise TfaotError(
+            f"{caller.setting('passes', patterns)}: the first pattern takes passes away, and there are none yet",
+            do=f"write * before it: {caller.setting('passes', ['*', *patterns])}",
+        )
     taken: set[str] = set()
     for pattern in patterns:
         glob = pattern.removeprefix("!")

@@ -96,7 +96,7 @@ def sizes(option: str, name: str, text: str) -> tuple[int | None, ...]:
     if wrong := [size for size in parts if size != "?" and not (size.isascii() and size.isdigit())]:
         open_size = "? (None in a BUILD file)" if caller.in_bazel() else "?"
         raise TfaotError(
-            f"{caller.option(option)} has a size of {name} that isn't a number",
+            f"{caller.option(option)} has a size of {name} that isn't one",
             exists=", ".join(wrong),
             do=f"give a number of 0 or more for each dimension, or {open_size} for the model's own size",
         )

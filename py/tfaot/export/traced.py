@@ -120,12 +120,13 @@ class Dims:
     batched: bool = False
     """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
 
-    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge], *, batches: bool = True) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
 
         Args:
           what: names the model or its file, for messages.
           edges: all inputs of an entry point.
+          batches: whether the model can have batches.
 
         Raises:
           TfaotError: a given shape contradicts the model's, or a dimension stays unknown. The message lists all of them.
@@ -161,7 +162,12 @@ class Dims:
             )
         unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
         if unknown:
-            none = "[]" if caller.in_bazel() else "none"
+            sizes = ", with your sizes in place of 1" if any(edge.shape for edge in unknown) else ""
+            if any(edge.shape is None for edge in unknown):
+                empty = "[]" if caller.in_bazel() else "nothing"
+                sizes += f"; of an unknown rank, write a size for each dimension, or {empty} for a scalar"
+            rows = batches and not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
+            batch = f"any number of rows is {caller.option('batch_sizes')}; " if rows else ""
             example = {edge.label: _sized(edge.shape or (), self.batched) for edge in unknown}
             raise TfaotError(
                 f"{what}: {len(unknown)} input(s) have dimensions that aren't known at build time",
@@ -169,8 +175,8 @@ class Dims:
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
                 ),
-                do=f"fix them in the model, or with {caller.setting('dims', example)}: the size of each dimension, or {none} for a "
-                "scalar; a length can be an input (docs/guide/shapes.md#open-lengths)",
+                do=f"fix them in the model, or with {caller.setting('dims', example)}{sizes}; "
+                f"{batch}a length can be an input (docs/guide/shapes.md#open-lengths)",
             )
         return tuple(fixed)
 

@@ -279,8 +279,8 @@ class EdgesTest(Base):
             """
             graph.pb: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
-              to do: fix them in the model, or with dims = {"x": [1, 3]}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"x": [1, 3]}, with your sizes in place of 1; \
+any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -340,8 +340,8 @@ the size of each dimension, or [] for a scalar; a length can be an input (docs/g
             """
             graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
-              to do: fix them in the model, or with dims = {"x": []}: \
-the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"x": []}; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 

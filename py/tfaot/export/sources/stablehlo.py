@@ -100,7 +100,7 @@ class StablehloSource:
                 exists="a program for one size, whose constants depend on it",
                 do=f"remove {caller.option('batch_sizes')}, and fix the batch with {caller.option('dims')} or in the export",
             )
-        edges = dims.fix(self._path, self._signature.edges)
+        edges = dims.fix(self._path, self._signature.edges, batches=False)
         text = self._text
         if any(None in (edge.shape or ()) for edge in self._signature.edges):
             text = self._refined(edges)
