@@ -248,7 +248,8 @@ def model(x):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}, with your sizes in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}, with your sizes \
+in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
 any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )

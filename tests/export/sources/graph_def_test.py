@@ -340,7 +340,8 @@ any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.m
             """
             graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
-              to do: fix them in the model, or with dims = {"x": []}; of an unknown rank, write a size for each dimension, or [] for a scalar; \
+              to do: fix them in the model, or with dims = {"x": []}; \
+of an unknown rank, write a size for each dimension, or [] for a scalar; \
 a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
