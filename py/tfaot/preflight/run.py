@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfaot.core import isolate
+from tfaot.core import isolate, requests
 from tfaot.core.errors import TfaotError
 from tfaot.export.request import ModelRequest
 from tfaot.export.sources.model import Model
@@ -129,13 +129,10 @@ def parsed_dims(flags: Sequence[str]) -> dict[str, Shape]:
     result: dict[str, Shape] = {}
     for flag in flags:
         name, _, sizes = flag.rpartition("=")
-        try:
-            result[name] = tuple(None if size == "?" else int(size) for size in sizes.split(",") if size)
-        except ValueError:
-            name = ""
         if not name:
             raise TfaotError(
                 f"--dims {flag} isn't an input with its sizes",
                 do="write an input's name and a size for each of its dimensions, such as x=32,?,3; ? keeps the model's own size",
             )
+        result[name] = requests.sizes("dims", name, sizes)
     return result
