@@ -779,7 +779,7 @@ def model_fn(x, n):
 
     def test_fingerprint(self) -> None:
         """The class's fingerprint is a symbol, and a note that stays in programs, also if they don't ask for it or are stripped."""
-        from tfaot.compile import selection
+        from tfaot.core import pass_names
 
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"), ("class", "scale")))
         isa = ("x86-64", "x86-64-v3")
@@ -789,7 +789,7 @@ def model_fn(x, n):
         stamps = {Stamp.from_json(Path(exported.path(f"fingerprint.{name}")).read_text(), path=name) for name in named}
         (stamp,) = stamps
         self.assertEqual(
-            stamp, fingerprint.stamp(exported.manifest, isa=isa, xla_flags=(), passes=selection.chosen(["*"]))
+            stamp, fingerprint.stamp(exported.manifest, isa=isa, xla_flags=(), passes=pass_names.chosen(["*"]))
         )
         (source,) = {Path(exported.path(f"fingerprint_source.{name}")).read_text() for name in named}
         symbol = f"tfaot_M1t5Model_fingerprint_{stamp.fingerprint}"

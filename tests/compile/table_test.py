@@ -54,35 +54,36 @@ class TableTest(StageTest):
 
     def test_renamed_pass(self) -> None:
         """Protects users of an old name: the error gives the new one, and following it works, with a `!` too."""
-        from tfaot.compile import selection
+        from tfaot.core import pass_names
 
         for pattern, renamed in (("sweeps", "elementwise_fusion"), ("!head_products", "!split_kv_matmul")):
             with self.assertRaisesRegex(TfaotError, f'write "{renamed}"'):
-                selection.chosen(["*", pattern])
-            self.assertEqual(len(selection.chosen(["*", renamed])), len(selection.NAMES) - renamed.startswith("!"))
-        self.assertFalse(selection.RENAMED.keys() & selection.chosen(["*"]))
-        self.assertLessEqual({*selection.RENAMED.values()}, selection.chosen(["*"]))
+                pass_names.chosen(["*", pattern])
+            self.assertEqual(len(pass_names.chosen(["*", renamed])), len(pass_names.NAMES) - renamed.startswith("!"))
+        self.assertFalse(pass_names.RENAMED.keys() & pass_names.chosen(["*"]))
+        self.assertLessEqual({*pass_names.RENAMED.values()}, pass_names.chosen(["*"]))
 
     def test_nothing_to_take_away(self) -> None:
         """Protects users who leave out one pass: without a `*` before it, a pattern with `!` would turn all passes off."""
-        from tfaot.compile import selection
+        from tfaot.core import pass_names
 
         with self.assertRaisesRegex(TfaotError, r'write \* before it: passes = \["\*", "!winograd"\]'):
-            selection.chosen(["!winograd"])
-        self.assertEqual(selection.chosen(["*", "!winograd"]), {*selection.NAMES} - {"winograd"})
+            pass_names.chosen(["!winograd"])
+        self.assertEqual(pass_names.chosen(["*", "!winograd"]), {*pass_names.NAMES} - {"winograd"})
 
     def test_patterns(self) -> None:
         """Later patterns take precedence, as in `frozen`, and no patterns means no pass."""
-        from tfaot.compile import selection, table
+        from tfaot.compile import table
+        from tfaot.core import pass_names
 
-        names = {*selection.NAMES}
-        self.assertEqual(selection.NAMES, tuple(each.name for each in table.PASSES))
-        self.assertEqual(selection.chosen(["*"]), names)
-        self.assertEqual(selection.chosen([]), frozenset())
-        self.assertEqual(selection.chosen(["*", "!fold_*"]), {name for name in names if not name.startswith("fold_")})
-        self.assertEqual(selection.chosen(["*", "!*", "fold_batch_norm"]), {"fold_batch_norm"})
+        names = {*pass_names.NAMES}
+        self.assertEqual(pass_names.NAMES, tuple(each.name for each in table.PASSES))
+        self.assertEqual(pass_names.chosen(["*"]), names)
+        self.assertEqual(pass_names.chosen([]), frozenset())
+        self.assertEqual(pass_names.chosen(["*", "!fold_*"]), {name for name in names if not name.startswith("fold_")})
+        self.assertEqual(pass_names.chosen(["*", "!*", "fold_batch_norm"]), {"fold_batch_norm"})
         with self.assertRaises(TfaotError):
-            selection.chosen(["fold_batch_norm/"])
+            pass_names.chosen(["fold_batch_norm/"])
 
     def test_what_is_written(self) -> None:
         """The file says how many places each pass changed, 0 if it found none, and null if it is off, and what is left."""

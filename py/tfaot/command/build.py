@@ -15,7 +15,7 @@ from tfaot.command import cxx, options
 from tfaot.command.files import RULES
 from tfaot.command.objects import Objects, kept_in
 from tfaot.command.stages import Stages
-from tfaot.compile import selection
+from tfaot.core import pass_names
 from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
 
@@ -99,7 +99,7 @@ class Build:
         Raises:
           TfaotError: the compiler refuses copts or linkopts, or there is no such pass.
         """
-        selection.chosen(self._values["passes"])
+        pass_names.chosen(self._values["passes"])
         copts, linkopts = self._values["copts"], self._values["linkopts"]
         if (copts or linkopts) and self._platform.tested:
             source = self._root / "empty.cc"

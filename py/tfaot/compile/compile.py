@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfaot.compile import open_sizes, program_shape, selection
+from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
@@ -21,7 +21,7 @@ from tfaot.compile.program.thunks.compiled import Compiled, described
 from tfaot.compile.program.thunks.fourier import placed
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.values.instructions import kernels
-from tfaot.core import elf, environment, fingerprint, isolate, refusals
+from tfaot.core import elf, environment, fingerprint, isolate, pass_names, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
@@ -151,7 +151,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     from tfaot.compile import table
 
     del _pywrap_tfcompile
-    names = selection.chosen(request.passes)
+    names = pass_names.chosen(request.passes)
     stamp = fingerprint.stamp(
         manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
