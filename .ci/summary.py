@@ -19,6 +19,7 @@ LEFT_OUT = {
     "//tests/models/cblas:calls": "a subject of another test",
     "//tests/models/variables:large_": "5 GB of weights; docs/measured/large_models.md has it",
     "//tests/page:small_aot": "a subject of another test",
+    "//tests/places:manual_test": "compiles eleven large nets",
     "//tests/rules:": "subjects of analysis tests",
 }
 """Why no step runs tests whose labels start so."""
