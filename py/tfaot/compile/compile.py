@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import cost, steps
@@ -29,9 +29,6 @@ from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
 from tfaot.tfcompile.inputs import Inputs
 from tfaot.xla import module as xla
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

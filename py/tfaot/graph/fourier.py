@@ -21,10 +21,6 @@ from tfaot.graph.program import Program
 from tfaot.graph.splice import Target, operands, rewrite_nodes, splice
 from tfaot.xla import marks
 
-CALL = 1
-"""The first number of the mark. The others are the kind (`KINDS`), whether the transform is inverse, and the axes' lengths."""
-KINDS = ("Complex", "RealToComplex", "ComplexToReal")
-
 OP = re.compile(r"(I?)(R?)FFT(|2D|3D)")
 """The ops: inverse, of real values, and the number of axes."""
 _RANKS = {"": 1, "2D": 2, "3D": 3}
@@ -92,7 +88,7 @@ class _Transform:
         """Reads an op, given its input's shape and the values of its other operands."""
         inverse, real, suffix = match.groups()
         lengths = tuple(constants[0] or ()) if constants else tuple(sizes[-_RANKS[suffix] :])
-        kind = KINDS[(2 if inverse else 1) if real else 0]
+        kind = marks.KINDS[(2 if inverse else 1) if real else 0]
         return _Transform(kind, bool(inverse), lengths)
 
     def built(self, x: Any, orders: dict[str, Any]) -> Any:
@@ -128,7 +124,7 @@ class _Transform:
 
         sizes = [*x.shape]
         axis = max(range(len(sizes)), key=lambda axis: (sizes[axis] > 1, axis))
-        numbers = (CALL, KINDS.index(self.kind), int(self.inverse), *self.lengths)
+        numbers = (marks.FOURIER, marks.KINDS.index(self.kind), int(self.inverse), *self.lengths)
         name = "_".join(["tfaot_fourier", x.dtype.name, *map(str, numbers[1:])])
         if math.prod(sizes) == 1:
             return tf.reshape(x, sizes)

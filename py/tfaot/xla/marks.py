@@ -8,12 +8,18 @@ say what the call is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tfaot.xla.module import Computation, Instruction, Module
 
 if TYPE_CHECKING:
     from tensorflow.core.framework import function_pb2
+
+Kind = Literal["Complex", "RealToComplex", "ComplexToReal"]
+"""What a Fourier transform makes of what."""
+FOURIER = 1
+"""A mark's first number, for a Fourier transform. The others are its kind (`KINDS`), whether it is inverse, and its lengths."""
+KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
 
 _FIRST = 8191.5
 """The first number of each mark."""
@@ -47,28 +53,30 @@ def order(name: str, numbers: Sequence[int], dtype: Any) -> function_pb2.Functio
 
 
 def numbers(module: Module, order: Computation) -> tuple[int, ...] | None:
-    """Returns the numbers of a mark, given its order, or None if it is another one."""
+    """Returns the numbers of a mark, given its order, or None if it is another one. They are empty if XLA has changed them."""
     computation = order
     if computation.root.opcode == "fusion":
         (called,) = computation.root.called
         computation = module.computations[called]
+    if not any(instruction.value == _FIRST for instruction in computation.instructions.values()):
+        return None
 
     def operand(instruction: Instruction, index: int) -> Instruction:
         return computation.instructions[instruction.operands[index]]
 
     if computation.root.opcode != "compare":
-        return None
+        return ()
     constants = []
     value = operand(computation.root, 0)
     while value.opcode == "sine":
         total = operand(value, 0)
         if total.opcode != "add":
-            return None
+            return ()
         sides = [operand(total, 0), operand(total, 1)]
         value, constant = sides if sides[1].opcode == "constant" else sides[::-1]
         if constant.value is None:
-            return None
+            return ()
         constants.append(constant.value)
     if not constants or constants.pop() != _FIRST:
-        return None
+        return ()
     return tuple(int(constant - _BEYOND) for constant in reversed(constants))

@@ -15,12 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import ROOT
-from tfaot.compile.program.thunks.fourier_plan import Kind, Plan, along
+from tests.xla.hlo import parsed
+from tfaot.compile.program.thunks.fourier import placed
+from tfaot.compile.program.thunks.fourier_plan import Plan, along
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Slice, Sort
+from tfaot.core.errors import TfaotError
 from tfaot.core.isa import TARGETS
+from tfaot.xla.marks import KINDS
 
 Array = npt.NDArray[Any]
 
-KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
 METHODS = ("Direct", "One", "Line", "Across", "Chirp", "ChirpAcross")
 LEVELS = {"x86-64": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 """CPU levels, and the flag of a CPU that can run each."""
@@ -62,6 +66,35 @@ def guarded(count: int, dtype: Any) -> Array:
 def untouched(values: Array) -> bool:
     """Returns whether nothing wrote around memory."""
     return bool(np.isnan(values[:GUARD]).all() and np.isnan(values[-GUARD:]).all())
+
+
+CHANGED = """HloModule m
+%order (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  %first = f32[] constant(8191.5)
+  %product = f32[] multiply(%a, %first)
+  ROOT %less = pred[] compare(%product, %b), direction=LT
+}
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  ROOT %sorted = f32[8]{0} sort(%x), to_apply=%order
+}
+"""
+"""A mark that XLA has changed: it multiplies where marks add."""
+
+
+class MarksTest(unittest.TestCase):
+    """What XLA makes of marks."""
+
+    def test_changed(self) -> None:
+        """Protects numbers from a later XLA: a mark that can't be read is an error, and isn't taken for a sort."""
+        sort = Sort("m_order", (Slice(0, 0),), (4,), (1, 8, 1), stable=False)
+        function = CompiledFunction((Buffer(32, "temp", None, None),), (), (), (), (), (sort,))
+        with self.assertRaisesRegex(TfaotError, "m: XLA changed the mark of a Fourier transform"):
+            placed(function, parsed(CHANGED), "x86-64")
+        other = parsed(CHANGED.replace("8191.5", "8191"))
+        self.assertEqual(placed(function, other, "x86-64"), (function, {}))
 
 
 class FourierTest(unittest.TestCase):
@@ -140,6 +173,35 @@ class FourierTest(unittest.TestCase):
                 error = np.abs(got - want).max() / np.sqrt(np.mean(np.abs(want) ** 2))
                 self.assertLess(error, 20 * np.finfo(real).eps, (level, kind, real, batch, lengths, plans))
         self.assertEqual(methods, {*METHODS})
+
+    def test_other_rows(self) -> None:
+        """Protects rows from each other: NaN, infinity, and huge values in one row change no bit of another, nor of zeros."""
+        for level in self.libraries:
+            for kind, inverse in (
+                ("Complex", False),
+                ("Complex", True),
+                ("RealToComplex", False),
+                ("ComplexToReal", True),
+            ):
+                for real in (np.dtype("float32"), np.dtype("float64")):
+                    for length in (*LENGTHS, *LONG[:9]):
+                        self.rows_apart(level, kind, inverse, real, length)
+
+    def rows_apart(self, level: str, kind: Any, inverse: bool, real: Any, length: int) -> None:
+        lanes = TARGETS[level].vector_bytes // real.itemsize
+        plans = along(kind, inverse, 19, [length], lanes, real.itemsize)
+        width = 2 * (length if kind == "Complex" else length // 2 + 1)
+        rows = np.random.default_rng(length).standard_normal([19, width]).astype(real)
+        rows[4] = 0
+        clean = self.transformed(level, plans, rows).reshape(rows.shape)
+        rows[1], rows[5, 0], rows[18, -1], rows[9] = np.nan, np.inf, -np.inf, np.finfo(real).max
+        spoiled = self.transformed(level, plans, rows).reshape(rows.shape)
+        others = [row for row in range(19) if row not in (1, 5, 9, 18)]
+        used = length if kind == "ComplexToReal" else width
+        case = (level, kind, inverse, real, length)
+        self.assertEqual(clean[others, :used].tobytes(), spoiled[others, :used].tobytes(), case)
+        self.assertFalse(clean[4, :used].any(), case)
+        self.assertTrue(np.isnan(spoiled[1, :used]).any(), case)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfaot.compile.program.thunks.fourier_plan import Kind, Plan, along
+from tfaot.compile.program.thunks.fourier_plan import Plan, along
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Place, Slice, Sort, Thunk, Uses
 from tfaot.compile.program.values.instructions import symbol
 from tfaot.core.errors import TfaotError
@@ -18,10 +18,6 @@ from tfaot.xla.module import Instruction, Module
 if TYPE_CHECKING:
     from tfaot.compile.program.codegen.emitter import Emitter
 
-CALL = 1
-"""The first number of a transform's mark: `tfaot.graph.fourier.CALL`."""
-_KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
-
 
 @dataclasses.dataclass(frozen=True)
 class Fourier(Thunk):
@@ -30,13 +26,14 @@ class Fourier(Thunk):
     plan: Plan
     data: Slice
     roots: Slice
+    roots_bytes: int
 
     @property
     def places(self) -> tuple[Place, ...]:
         """The data and the roots of unity."""
         return (self.data, 2 * self.plan.itemsize * self.plan.values), (
             self.roots,
-            self.plan.itemsize * self.plan.roots().size,
+            self.roots_bytes,
         )
 
     def uses(self) -> Uses:
@@ -100,24 +97,24 @@ def placed(function: CompiledFunction, module: Module, isa: str) -> tuple[Compil
         return tuple(result)
 
     def transforms(sort: Sort, sort_instruction: Instruction, numbers: tuple[int, ...]) -> list[Thunk]:
-        call, kind, inverse, *lengths = numbers
         shape = sort_instruction.shape
-        if call != CALL or sort_instruction.layout != (*reversed(range(len(shape))),):
+        if numbers[:1] != (marks.FOURIER,) or sort_instruction.layout != (*reversed(range(len(shape))),):
             raise TfaotError(
                 f"{module.name}: XLA changed the mark of a Fourier transform",
                 exists=f"numbers {list(numbers)} and a layout of {list(sort_instruction.layout)} for the shape {list(shape)}",
                 do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
             )
+        _, kind, inverse, *lengths = numbers
         itemsize = sort.value_sizes[0] // 2
         batch = math.prod(shape[: len(shape) - len(lengths)])
         lanes = TARGETS[isa].vector_bytes // itemsize
         found: list[Thunk] = []
-        for plan in along(_KINDS[kind], bool(inverse), batch, lengths, lanes, itemsize):
+        for plan in along(marks.KINDS[kind], bool(inverse), batch, lengths, lanes, itemsize):
             table = plan.roots().astype(f"<f{itemsize}").tobytes()
             if table not in buffers:
                 buffers[table] = len(function.buffers) + len(buffers)
                 tables[f"{sort.comparator}_roots_{len(buffers)}"] = table
-            found.append(Fourier(plan, sort.values[0], Slice(buffers[table], 0)))
+            found.append(Fourier(plan, sort.values[0], Slice(buffers[table], 0), len(table)))
         return found
 
     thunks = place(function.thunks)

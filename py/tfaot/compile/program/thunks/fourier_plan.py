@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-Kind = Literal["Complex", "RealToComplex", "ComplexToReal"]
+from tfaot.xla.marks import Kind
+
 Method = Literal["Direct", "One", "Line", "Across", "Chirp", "ChirpAcross"]
 Array = npt.NDArray[Any]
 
