@@ -20,6 +20,7 @@ def py_suite(*, name, tests, data = [], deps = [], **attributes):
         srcs = [main] + [test + ".py" for test in tests],
         args = ["{}/{}.py".format(native.package_name(), test) for test in tests],
         data = data,
+        env = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},  # as for the stages
         main = main,
         deps = depset(deps + ["//tests/stages:harness"]).to_list(),
         **attributes

@@ -27,6 +27,7 @@ from tests.stages.harness import ROOT
 PACKAGES = Path(jinja2.__file__).parents[1]
 START = [sys.executable, "-s", "-S", "-B", "tools/stage.py"]
 ENVIRONMENT = {
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PATH": "/usr/bin:/bin",

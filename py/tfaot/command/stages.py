@@ -97,6 +97,8 @@ class Stages:
     def _start(self, legacy_keras: bool) -> subprocess.Popen[str]:
         variables = {
             **os.environ,
+            # `lowering.zeroed_memory` doesn't reach the blocks that malloc keeps for each thread.
+            "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in self._path if path != "."),

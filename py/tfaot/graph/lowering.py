@@ -31,7 +31,8 @@ def zeroed_memory() -> Iterator[None]:
     """Lets `malloc` return zeros while XLA lowers a graph.
 
     To find bounds of sizes, XLA evaluates parts of the graph on values that it doesn't know. Of a tensor with such a size, it
-    reads the size from memory that nothing has written, and dies if that is negative. It doesn't use the result.
+    reads the size from memory that nothing has written, and dies if that is negative. It doesn't use the result. Blocks that
+    glibc keeps for each thread stay as they are, so the process must start with `glibc.malloc.tcache_count=0`.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda option, value: None)
     mallopt(_PERTURB, 255)
