@@ -18,8 +18,8 @@ from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
 from tfaot.compile.program.thunks import header
 from tfaot.compile.program.thunks.compiled import Compiled, described
-from tfaot.compile.program.thunks.fourier import placed
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
+from tfaot.compile.program.thunks.marked import placed
 from tfaot.compile.program.values.instructions import kernels
 from tfaot.core import elf, environment, fingerprint, isolate, pass_names, refusals
 from tfaot.core.errors import TfaotError, listed

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from tests.stages.harness import ROOT
 from tests.xla.hlo import parsed
-from tfaot.compile.program.thunks.fourier import placed
 from tfaot.compile.program.thunks.fourier_plan import Plan, along
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Slice, Sort
+from tfaot.compile.program.thunks.marked import placed
 from tfaot.core.errors import TfaotError
 from tfaot.core.isa import TARGETS
 from tfaot.xla.marks import KINDS
@@ -91,7 +91,7 @@ class MarksTest(unittest.TestCase):
         """Protects numbers from a later XLA: a mark that can't be read is an error, and isn't taken for a sort."""
         sort = Sort("m_order", (Slice(0, 0),), (4,), (1, 8, 1), stable=False)
         function = CompiledFunction((Buffer(32, "temp", None, None),), (), (), (), (), (sort,))
-        with self.assertRaisesRegex(TfaotError, "m: XLA changed the mark of a Fourier transform"):
+        with self.assertRaisesRegex(TfaotError, "m: XLA changed the mark of a call"):
             placed(function, parsed(CHANGED), "x86-64")
         other = parsed(CHANGED.replace("8191.5", "8191"))
         self.assertEqual(placed(function, other, "x86-64"), (function, {}))
