@@ -40,7 +40,14 @@ def check(request: ModelRequest) -> Report:
         names = [own for _, own in request.entry_points] or _default(source)
     except TfaotError as error:
         return failed(request, error)
-    return Report.of(tf.__version__, request.model.path, [_entry_point(source, name, request) for name in names])
+    labels: set[str] = set()
+    entry_points = [_entry_point(source, name, request, labels) for name in names]
+    try:
+        if labels:
+            AssumedDims(request.dims, batched=False).check_used(request.model.path, labels)
+    except TfaotError as error:
+        return failed(request, error)
+    return Report.of(tf.__version__, request.model.path, entry_points)
 
 
 def failed(request: ModelRequest, error: TfaotError) -> Report:
@@ -107,13 +114,15 @@ def _default(source: Source) -> tuple[str, ...]:
         return source.entry_points
 
 
-def _entry_point(source: Source, name: str, request: ModelRequest) -> EntryPoint:
+def _entry_point(source: Source, name: str, request: ModelRequest, labels: set[str]) -> EntryPoint:
+    """Checks an entry point, and adds its inputs to `labels`."""
     dims = AssumedDims(request.dims, batched=False)
     try:
         function = source.function(name, dims)
         frozen = _frozen(request, function)
     except TfaotError as error:
         return _unreadable(name, error)
+    labels |= {edge.label for edge in function.inputs}
     return Checker(function, frozen=frozen, opened=dims.opened(batched=bool(request.batch_sizes))).entry_point()
 
 
