@@ -282,7 +282,10 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
         r"Print|Summary|Logging",
         ("it writes to a log", "remove tf.print and the like, or return the value as an output"),
     ),
-    (r"FFT", ("XLA has no kernel for this Fourier transform", "replace it by a product with a constant matrix")),
+    (
+        r"FFT",
+        ("TensorFlow itself has no CPU kernel for it", "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last"),
+    ),
     (
         r"Sparse|CSR",
         ("it computes on sparse tensors", "use dense tensors, or tf.gather and tf.math.unsorted_segment_sum"),
