@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Thunk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Place, SizedSlice, Slice, Thunk
+from tfaot.compile.program.values.graph import Graph, Value
+from tfaot.compile.program.values.instructions import fusions
 
 _parsed = functools.lru_cache(1)(parsed)
 NOTHING: Mapping[str, bytes] = {}
@@ -33,3 +35,50 @@ def changed(
 def thunks(run: Callable[[Compiled], int], hlo: str, function: CompiledFunction) -> tuple[Thunk, ...]:
     """Returns the thunks that a pass makes of a function without constants."""
     return changed(run, hlo, function).thunks
+
+
+def stored(hlo: str, symbol: str, *places: Place) -> Value | None:
+    """Returns what a kernel of a module stores, if anything is known of it.
+
+    Args:
+      hlo: the module.
+      symbol: the kernel's symbol.
+      *places: its arguments. By default, each has a buffer of its own.
+    """
+    module = _parsed(hlo)
+    fusion = fusions(module).get(symbol)
+    if fusion is None:
+        return None
+    types = {each.name: each.type for each in fusion.instructions}
+    sizes = {number: types[name].bytes for name, number in fusion.parameters.items()}
+    sizes[fusion.arguments - 1] = types[fusion.root].bytes
+    places = places or tuple((Slice(number, 0), sizes.get(number, 4)) for number in range(fusion.arguments))
+    kernel = Kernel(symbol, tuple(SizedSlice(*place) for place in places), (1, 1, 1), single=True)
+    return Graph([kernel], fusions(module), {}).results[0]
+
+
+def with_products(hlo: str, products: Mapping[str, tuple[int, int, bool, bool]], batch: int = 1) -> str:
+    """Returns a module with more kernels, which multiply a row by a matrix, and may add another row.
+
+    Args:
+      hlo: a module with the name `m`.
+      products: by name, the depth, the columns, whether the matrix is stored by columns, and whether a kernel adds a row.
+      batch: how many products a kernel computes.
+    """
+    outer, dims = ("", "0") if batch == 1 else (f"{batch},", "1")
+    axes = "" if batch == 1 else "lhs_batch_dims={0}, rhs_batch_dims={0}, "
+    entry, bodies = "", ""
+    for name, (depth, columns, by_columns, adds) in products.items():
+        order = ("1,2,0" if by_columns else "2,1,0") if outer else "0,1" if by_columns else "1,0"
+        row, result = (f"f32[{outer}{size}]{{{'1,0' if outer else '0'}}}" for size in (depth, columns))
+        shapes = [row, f"f32[{outer}{depth},{columns}]{{{order}}}", *([result] if adds else [])]
+        body = [f"  %p{index} = {shape} parameter({index})" for index, shape in enumerate(shapes)]
+        root = "ROOT " if not adds else ""
+        sides = f"dot(%p0, %p1), {axes}lhs_contracting_dims={{{dims}}}, rhs_contracting_dims={{{dims}}}"
+        body.append(f"  {root}%product = {result} {sides}")
+        body += [f"  ROOT %sum = {result} add(%product, %p2)"] * adds
+        bodies += "\n".join([f"%of_{name} () -> f32[] {{", *body, "}\n"])
+        entry += "".join(f"  %{name}.{index} = {shape} parameter({index})\n" for index, shape in enumerate(shapes))
+        passed = ", ".join(f"%{name}.{index}" for index in range(len(shapes)))
+        entry += f"  %{name} = {result} fusion({passed}), kind=kOutput, calls=%of_{name}\n"
+    return f"{hlo.rstrip().removesuffix('}')}{entry}}}\n{bodies}"

@@ -32,6 +32,7 @@ from tfaot.compile.program.values.formulas import (
     Operation,
     arithmetic,
     constant,
+    index_of,
     least_alone,
     needed,
     wholes,
@@ -151,13 +152,13 @@ class _Formula:
         for each in (operations[index] for index in order):
             place = each.place
             if each.opcode in places:
-                place = _index(places[each.opcode], self._places[each.opcode][place])
+                place = index_of(places[each.opcode], self._places[each.opcode][place])
             moved.append(
                 dataclasses.replace(each, operands=tuple(number[operand] for operand in each.operands), place=place)
             )
         written: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
         for kind, at, value in (self._results[member] for member in stored):
-            written[kind].append((_index(places[kind], at), number[value]))
+            written[kind].append((index_of(places[kind], at), number[value]))
         whole = wholes(moved)
         if any(each.opcode in ("compare", *INTEGERS) and index not in whole for index, each in enumerate(moved)):
             return None
@@ -196,7 +197,7 @@ class _Formula:
                 raise _Unreadable
             self.inputs.append((value.since, value.place))
             self.read.append((kind, value))
-            return self._formula.add(Operation(kind, place=_index(self._places[kind], value.place[0])))
+            return self._formula.add(Operation(kind, place=index_of(self._places[kind], value.place[0])))
         if value.op == "constant":
             return self._add(constant(value, "f32"))
         if value.op == "bitcast" and value.same == value.operands[0].same:
@@ -305,10 +306,3 @@ class _Chain:
 def _is_slow(stored: Value) -> bool:
     """Returns whether a kernel computes anything for each value that takes as long as moving it."""
     return any(each.op in SLOW and each.count == stored.count for each in in_order(stored.operands[0]))
-
-
-def _index(places: list[Slice], place: Slice) -> int:
-    """Returns a place's index in a list, to which it is added if it is new."""
-    if place not in places:
-        places.append(place)
-    return places.index(place)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfaot.compile.program.thunks.kinds import Slice
     from tfaot.compile.program.values.graph import Value
 
 DTYPES = {"f32": "float", "f64": "double"}
@@ -178,6 +179,13 @@ class Interned:
             self._index[operation] = len(self.operations)
             self.operations.append(operation)
         return self._index[operation]
+
+
+def index_of(places: list[Slice], place: Slice) -> int:
+    """Returns a place's index in a list, to which it is added if it is new."""
+    if place not in places:
+        places.append(place)
+    return places.index(place)
 
 
 def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]:
