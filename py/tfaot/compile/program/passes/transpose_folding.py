@@ -76,6 +76,8 @@ def _read(
       Nothing if no product reads the copy, and None if the copy is gone.
     """
     assert array.place and stored.place
+    if stored.place[0].buffer not in temporary:
+        return ""
     changed, indices = [*sequence], None
     for later in range(stored.since + 1, len(sequence)):
         thunk = sequence[later]
@@ -119,7 +121,7 @@ def _written(
     assert array.place and stored.place
     here = array.since
     dot = sequence[here] if here >= 0 else None
-    if not isinstance(dot, Dot) or dot.places[0] != array.place or _dot(dot, None) is None:
+    if array.place[0].buffer not in temporary or not isinstance(dot, Dot) or dot.places[0] != array.place or _dot(dot, None) is None:
         return ""
     indices = order(stored)
     # Of a permutation, sorting is the inverse.

@@ -250,7 +250,7 @@ class Graph:
             content = self._constants[place[0].buffer][place[0].offset :][: place[1]]
             number = xla.number(content, type_.dtype)
             if number is not None:
-                return Value("constant", (), type_, self._constant(type_, number), number=number)
+                return Value("constant", (), type_, self._constant(type_, number), number=number, place=place)
         for value in self._memory.get(place[0].buffer, ()):
             if value.place == place:
                 return value if value.type == type_ else self._bitcast(value, type_)
