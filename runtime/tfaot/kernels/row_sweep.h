@@ -50,6 +50,10 @@ namespace tfaot::kernels::TFAOT_ISA {
 // vectors. For layer norms, sizes that are known at compile time gain nothing.
 constexpr int kMostRows = 32;
 
+// The shortest rows of which single values at both ends cost less than vectors
+// in two cache lines.
+constexpr std::int64_t kLong = 256;
+
 // A stage's sums, row by row.
 using RowSums = const float (*)[kMostRows];
 
@@ -81,13 +85,17 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
   constexpr std::int64_t kWidth = kLanes<float>;
   constexpr std::int64_t kColumns = Formula::kColumns;
   constexpr int kCount = SumsOf<Formula, kStage>();
+  const auto one = [&](auto zero, int i, std::int64_t j,
+                       auto* sum) __attribute__((always_inline)) {
+    Formula::template At<kStage, decltype(zero)>(rows, r + i, at.arrays,
+                                                 (first + r + i) * kColumns + j,
+                                                 at.vectors, j, sum);
+  };
   const auto each = [&](auto zero, std::int64_t j,
                         auto* sum) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
-      Formula::template At<kStage, decltype(zero)>(
-          rows, r + i, at.arrays, (first + r + i) * kColumns + j, at.vectors, j,
-          sum == nullptr ? sum : sum + i * kCount);
+      one(zero, i, j, sum == nullptr ? sum : sum + i * kCount);
     }
   };
   constexpr std::int64_t kWhole = kColumns / kWidth * kWidth;
@@ -106,6 +114,21 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
     for (j = kWhole; j < kColumns; ++j) each(0.0f, j, rest);
     for (int i = 0; i < kRows * kCount; ++i) {
       sums[i % kCount][r + i / kCount] = totals[i] + rest[i];
+    }
+  } else if constexpr (kWhole < kColumns && kColumns >= kLong) {
+    // These rows begin anywhere in a cache line. Vectors that are in one line
+    // take a third less time, and a value is the same in a vector and alone.
+    for (int i = 0; i < kRows; ++i) {
+      const std::int64_t head = -(first + r + i) * kColumns & (kWidth - 1);
+      const auto alone = [&](std::int64_t end) __attribute__((always_inline)) {
+        for (; j < end; ++j) one(0.0f, i, j, static_cast<float*>(nullptr));
+      };
+      j = 0;
+      alone(head);
+      for (; j + kWidth <= kColumns; j += kWidth) {
+        one(V{}, i, j, static_cast<V*>(nullptr));
+      }
+      alone(kColumns);
     }
   } else {
     for (; j < kWhole; j += kWidth) each(V{}, j, static_cast<V*>(nullptr));

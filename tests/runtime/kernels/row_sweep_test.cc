@@ -228,6 +228,25 @@ void TestPools() {
   RequireSameOnPools(run, true);
 }
 
+// Equal rows have equal bits, wherever they begin in a cache line.
+void TestEqualRows() {
+  constexpr int kRows = 37, kColumns = 1021;
+  std::vector<float> x(kRows * kColumns), scale(kColumns, 0.7f), b(kRows),
+      c(kRows);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = 1.0f / static_cast<float>(i % kColumns + 3);
+  }
+  std::vector<float> y = x;
+  float rate = 0.3f;
+  RunRowSweep<Norm<kColumns>>(kRows, {At(x.data()), At(y.data())},
+                              {At(scale.data())}, {At(b.data()), At(c.data())},
+                              {At(&rate)}, nullptr);
+  for (int r = 1; r < kRows; ++r) {
+    Expect(std::memcmp(&x[r * kColumns], &x[0], 4 * kColumns) == 0,
+           "equal rows differ");
+  }
+}
+
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -241,6 +260,7 @@ int main() {
   tfaot::kernels::TestRows<127>();
   tfaot::kernels::TestRows<1100>();
   tfaot::kernels::TestWithoutSums();
+  tfaot::kernels::TestEqualRows();
   tfaot::kernels::TestPools<17>();
   tfaot::kernels::TestPools<100>();
   tfaot::kernels::TestPools<5000>();
