@@ -15,10 +15,10 @@ _parsed = functools.lru_cache(1)(parsed)
 NOTHING: Mapping[str, bytes] = {}
 
 
-def changed(
+def compiled(
     run: Callable[[Compiled], int], hlo: str, function: CompiledFunction, constants: Mapping[str, bytes] = NOTHING
-) -> CompiledFunction:
-    """Returns what a pass makes of a function.
+) -> Compiled:
+    """Returns what a pass makes of a function, with its near misses.
 
     Args:
       run: the pass.
@@ -27,9 +27,16 @@ def changed(
       constants: contents of its constants, by symbol.
     """
     values = {symbol: memoryview(content) for symbol, content in constants.items()}
-    compiled = Compiled({"x86-64-v3": function}, values, (_parsed(hlo),))
-    run(compiled)
-    return compiled.functions["x86-64-v3"]
+    result = Compiled({"x86-64-v3": function}, values, (_parsed(hlo),))
+    run(result)
+    return result
+
+
+def changed(
+    run: Callable[[Compiled], int], hlo: str, function: CompiledFunction, constants: Mapping[str, bytes] = NOTHING
+) -> CompiledFunction:
+    """Returns what a pass makes of a function, like `compiled`."""
+    return compiled(run, hlo, function, constants).functions["x86-64-v3"]
 
 
 def thunks(run: Callable[[Compiled], int], hlo: str, function: CompiledFunction) -> tuple[Thunk, ...]:

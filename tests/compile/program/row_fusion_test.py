@@ -131,6 +131,13 @@ def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, .
     return changed.thunks(row_fusion.row_fusion, hlo, function)
 
 
+def missed(*thunks: Thunk, hlo: str = HLO) -> dict[str, str]:
+    """Returns the kernels that aren't merged, and why."""
+    function = CompiledFunction((Buffer(16 * STEP, "temp", None, None),), (), (), (), (), thunks)
+    reasons = changed.compiled(row_fusion.row_fusion, hlo, function).reasons
+    return {kernel.removeprefix("m_"): reason for (_, kernel), reason in reasons.items()}
+
+
 class ReadTest(unittest.TestCase):
     """Reading kernels."""
 
@@ -419,6 +426,8 @@ class MergeTest(unittest.TestCase):
             for each in ALL_OF_IT
         )
         self.assertEqual(merged(*thunks, hlo=small), thunks)
+        few = "it has 256 rows of 64 values, fewer than 32768 in all"
+        self.assertEqual([*missed(*thunks, hlo=small).values()][:1], [few])
         self.assertEqual(len(self.sweeps(SUMMED)), 1)
 
     def test_functions(self) -> None:

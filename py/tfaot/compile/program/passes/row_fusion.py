@@ -83,6 +83,8 @@ def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
                 for index in chain.members:
                     sequence[index] = None
                 sequence[last] = call
+            elif chain.reason:
+                compiled.missed(function.thunks[last], chain.reason)
     return dataclasses.replace(function, thunks=tuple(each for each in sequence if each))
 
 
@@ -247,6 +249,8 @@ class _Chain:
         self._sequence, self._graph, self._root, self._shape = sequence, graph, root, shape
         self._temporary = temporary
         self.members = {root.since}
+        self.reason = ""
+        """Why it stays as it is, if a formula can have it."""
 
     def merged(self) -> RowSweep | None:
         """Returns what replaces the last kernel, and sets `members` to the kernels that are a part of it."""
@@ -260,7 +264,11 @@ class _Chain:
             return None
         call, formula = whole
         least = _LEAST if len(self.members) > 1 else least_alone(formula.operations)
-        return call if call.rows * call.columns >= least else None
+        if call.rows * call.columns >= least:
+            return call
+        if formula.has_sums:
+            self.reason = f"it has {call.rows} rows of {call.columns} values, fewer than {least} in all"
+        return None
 
     def _grown(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
         """Adds to the members, with those before them that they need for this. Without success, adds none."""
@@ -288,6 +296,7 @@ class _Chain:
         members = members | formula.through
         call = merged(self._sequence, members, formula.inputs, formula.call, self._temporary)
         if not isinstance(call, RowSweep):
+            self.reason = str(call)
             return None
         self.members = members
         return call, formula
