@@ -158,6 +158,9 @@ def _merged(
         if value.place and (value.op == "memory" or value.since not in members)
     ]
 
+    if any(since >= first.index for since, _ in inputs):
+        return None
+
     def call(stored: Sequence[int]) -> Sweep | None:
         return _joined(kernels, stored)
 

@@ -57,6 +57,9 @@ class Compiled:
     reasons: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     """Why a pass left something as it is, by the pass's name, and a thunk's title or a constant's symbol."""
 
+    _graphs: dict[int, tuple[Sequence[Thunk], Graph]] = dataclasses.field(default_factory=dict, init=False)
+    """By the identity of a sequence."""
+
     def missed(self, what: Thunk | str, reason: str) -> None:
         """Notes a near miss of the pass that runs: its pattern matches, but the change isn't legal, or doesn't pay off.
 
@@ -97,12 +100,21 @@ class Compiled:
 
     def graph(self, function: CompiledFunction, sequence: Sequence[Thunk]) -> Graph:
         """Returns the values that a function's thunks compute, or those in one of its loops."""
-        constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
-        return Graph(sequence, self.fusions, constants)
+        before, graph = self._graphs.get(id(sequence), (None, None))
+        if before is not sequence or graph is None:
+            constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
+            graph = Graph(sequence, self.fusions, constants)
+            self._graphs[id(sequence)] = sequence, graph
+        return graph
 
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""
-        self.functions = {isa: changed(function) for isa, function in self.functions.items()}
+
+        def kept(function: CompiledFunction) -> CompiledFunction:
+            after = changed(function)
+            return function if after == function else after  # an equal one would have another graph
+
+        self.functions = {isa: kept(function) for isa, function in self.functions.items()}
 
     def replace(self, call: Callable[[Value], Thunk | str | None]) -> None:
         """Puts calls in place of kernels, one for one, also in loops.
