@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tests.compile.program.changed import stored
 from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
-from tests.compile.program.changed import stored
 from tests.xla.hlo import parsed
 from tfaot.compile.program.packing import narrow
 from tfaot.compile.program.thunks.compiled import Compiled
@@ -227,7 +227,8 @@ class NarrowTest(unittest.TestCase):
         values = matrix("bfloat16")
         places = ((Slice(1, 0), DEPTH * COLUMNS), (Slice(0, 0), DEPTH), (Slice(0, 4096), COLUMNS))
         kernels = {
-            isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1), single=True) for isa in ("v3", "v4")
+            isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1), single=True)
+            for isa in ("v3", "v4")
         }
         functions = {isa: function(kernel, sizes=(values.nbytes,)) for isa, kernel in kernels.items()}
         texts = [parsed(HLO.replace("HloModule a.", f"HloModule {isa}.")) for isa in kernels]

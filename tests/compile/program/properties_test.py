@@ -1060,9 +1060,7 @@ class PropertiesTest(unittest.TestCase):
 
             return body(0)
 
-        self.compare(
-            1000, 768, draw, lambda function: changed(loops.pack_loops, HEAD, function), meanings, share=0.2
-        )
+        self.compare(1000, 768, draw, lambda function: changed(loops.pack_loops, HEAD, function), meanings, share=0.2)
 
     def test_packed_constants(self) -> None:
         """Protects numbers: each value of a packed constant is where its readers look for it, and others read the original."""

@@ -92,5 +92,7 @@ def _finished(compiled: Compiled, kernel: Thunk, layer: Dense, stored: Value) ->
         bias = biases[0][0] if biases else layer.bias
         return dataclasses.replace(layer, bias=bias, low=epilogue.low, high=epilogue.high)
     if ways:
-        compiled.missed(kernel, "it does something else than a bias and bounds in place, or the layer before it has them")
+        compiled.missed(
+            kernel, "it does something else than a bias and bounds in place, or the layer before it has them"
+        )
     return None

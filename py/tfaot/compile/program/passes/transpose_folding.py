@@ -67,9 +67,7 @@ def _without_copies(compiled: Compiled, function: CompiledFunction) -> CompiledF
     return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
 
 
-def _read(
-    sequence: list[Thunk | None], graph: Graph, stored: Value, array: Value, temporary: set[int]
-) -> str | None:
+def _read(sequence: list[Thunk | None], graph: Graph, stored: Value, array: Value, temporary: set[int]) -> str | None:
     """Lets all products that read a copy read its original, and removes it. If that isn't possible, says why.
 
     Returns:
@@ -121,7 +119,12 @@ def _written(
     assert array.place and stored.place
     here = array.since
     dot = sequence[here] if here >= 0 else None
-    if array.place[0].buffer not in temporary or not isinstance(dot, Dot) or dot.places[0] != array.place or _dot(dot, None) is None:
+    if (
+        array.place[0].buffer not in temporary
+        or not isinstance(dot, Dot)
+        or dot.places[0] != array.place
+        or _dot(dot, None) is None
+    ):
         return ""
     indices = order(stored)
     # Of a permutation, sorting is the inverse.

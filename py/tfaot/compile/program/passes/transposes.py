@@ -30,6 +30,7 @@ _MOST = 1 << 22
 _LONG = 64
 """The shortest row that XLA copies as fast as we do."""
 
+
 def transposes(compiled: Compiled) -> int:
     """Replaces kernels at all CPU levels.
 

@@ -13,6 +13,7 @@ from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
 
+
 @dataclasses.dataclass(frozen=True)
 class Constant:
     """A constant. If several levels have it, or a level has it several times, it is still one constant."""
