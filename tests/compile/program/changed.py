@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Place, SizedSlice, Slice, Thunk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, SizedSlice, Slice, Thunk
 from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import fusions
 
@@ -44,24 +44,22 @@ def thunks(run: Callable[[Compiled], int], hlo: str, function: CompiledFunction)
     return changed(run, hlo, function).thunks
 
 
-def stored(hlo: str, symbol: str, *places: Place) -> Value | None:
-    """Returns what a kernel of a module stores, if anything is known of it.
-
-    Args:
-      hlo: the module.
-      symbol: the kernel's symbol.
-      *places: its arguments. By default, each has a buffer of its own.
-    """
-    module = _parsed(hlo)
-    fusion = fusions(module).get(symbol)
+def kernel(hlo: str, symbol: str) -> Kernel | None:
+    """Returns a call of a module's kernel, if it is known what it computes. Each argument has a buffer of its own."""
+    fusion = fusions(_parsed(hlo)).get(symbol)
     if fusion is None:
         return None
-    types = {each.name: each.type for each in fusion.instructions}
+    types = {instruction.name: instruction.type for instruction in fusion.instructions}
     sizes = {number: types[name].bytes for name, number in fusion.parameters.items()}
     sizes[fusion.arguments - 1] = types[fusion.root].bytes
-    places = places or tuple((Slice(number, 0), sizes.get(number, 4)) for number in range(fusion.arguments))
-    kernel = Kernel(symbol, tuple(SizedSlice(*place) for place in places), (1, 1, 1), single=True)
-    return Graph([kernel], fusions(module), {}).results[0]
+    args = tuple(SizedSlice(Slice(number, 0), sizes.get(number, 4)) for number in range(fusion.arguments))
+    return Kernel(symbol, args, (1, 1, 1), single=True)
+
+
+def stored(hlo: str, symbol: str) -> Value | None:
+    """Returns what a module's kernel stores, if anything is known of it."""
+    call = kernel(hlo, symbol)
+    return Graph([call], fusions(_parsed(hlo)), {}).results[0] if call else None
 
 
 def with_products(hlo: str, products: Mapping[str, tuple[int, int, bool, bool]], batch: int = 1) -> str:

@@ -36,15 +36,7 @@ _Add = Callable[..., node_def_pb2.NodeDef]
 
 
 def gemv_layout(program: Program) -> int:
-    """Rewrites x·W, for one row and a constant matrix of few rows, as the transpose of Wᵀ·xᵀ, also in loops.
-
-    XLA stores a constant matrix on a product's right side by columns, and adds along each column, which is short. Sums
-    across vectors, and partly filled vectors, then cost more than the product. On the left side, the matrix stays in
-    rows, which XLA adds in their stored order.
-
-    Returns:
-      The number of products.
-    """
+    """Rewrites products, also in loops, and returns how many."""
     count = _in_loops(program)
     nodes, tensors = program.nodes(), None
     for node in nodes.values():
