@@ -111,16 +111,7 @@ def _is_short(matrix: Array) -> bool:
 
 
 def _swapped(node: node_def_pb2.NodeDef, matrix: Array, add: _Add) -> tuple[list[str], dict[str, object]]:
-    """Adds the swapped product.
-
-    Args:
-      node: the product.
-      matrix: its right side, [depth, columns].
-      add: adds a node where the product is.
-
-    Returns:
-      The operands and attributes of the Reshape that takes the product's place.
-    """
+    """Adds the swapped product. Returns the operands and attributes of the Reshape that takes the product's place."""
     row, right = node.input[0], node.input[1]
     dtype = type_attribute(node.attr["T"].type)
     sizes: dict[str, object] = {"T": dtype, "Tshape": np.dtype("int32")}

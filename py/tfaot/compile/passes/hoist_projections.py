@@ -54,14 +54,10 @@ class _Joined:
 
 
 def hoist_projections(program: Program) -> int:
-    """Computes x·W for all steps at once, before a loop whose steps read x from a list and in which W stays the same.
+    """Moves products out of loops, and returns how many.
 
-    For T steps and a batch of B, T products [B, in]·[in, out] become one [T·B, in]·[in, out], which reads W once. Each
-    step reads its rows of the result. If the input is concatenated with a state, [x, h]·W, only the part of x moves:
-    x·Wx before the loop, and + h·Wh in it. The pass does that if it costs less than cutting W in two.
-
-    Returns:
-      The number of products that moved out of a loop.
+    If the input is concatenated with a state, [x, h]·W, only the part of x moves: x·Wx before the loop, and + h·Wh in it. The pass
+    does that if it costs less than cutting W in two.
     """
     loops = Loops(program)
     count = 0
@@ -208,13 +204,6 @@ def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, ro
     A step gets its rows as an operand and reads those of the next step. If it read its own rows, XLA would do so within
     the arithmetic that follows, once for each use, and LLVM doesn't vectorize such code.
 
-    Args:
-      loops: the program's loops.
-      loop: the loop that contains the node.
-      node: the node that becomes the rows.
-      product: a tensor of the graph, [steps, …]
-      rows: the rows that were multiplied.
-      out: the number of columns.
     """
     steps, batch, _ = rows.sizes
     dtype = loops.dtype(product)

@@ -94,12 +94,7 @@ class Loop:
         return self._copies[node.name]
 
     def scalar(self, values: Indices, name: str) -> str | None:
-        """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them.
-
-        Args:
-          values: [trips]
-          name: prefix for the names of new nodes.
-        """
+        """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them."""
         found = self.steps.offset(values)
         if found is None:
             return None
@@ -190,13 +185,7 @@ class Loop:
         return result | known
 
     def give(self, operand: str, dtype: int, name: str) -> str:
-        """Adds an operand that the body passes on unchanged. Returns the body's argument.
-
-        Args:
-          operand: a tensor of the graph.
-          dtype: its `tensorflow.DataType`.
-          name: the argument's name.
-        """
+        """Makes the body pass on a tensor of the graph unchanged. Returns the body's argument, which gets a name."""
         argument = f"{self.body.unique(name)}:0"
         self.operands.append(canonical(operand))
         for body in (self.body, self.cond):

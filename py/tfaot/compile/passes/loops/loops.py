@@ -152,13 +152,7 @@ class Loops:
         return not literal(node).any()
 
     def replace(self, tensor: str, by: str, besides: str = "") -> None:
-        """Replaces a tensor of the graph in all its uses. The tensor must not be fetched.
-
-        Args:
-          tensor: the tensor.
-          by: the replacement.
-          besides: a result of a node that keeps using the original.
-        """
+        """Replaces a tensor, which must not be fetched, in all its uses but that of the node with the result `besides`."""
         tensor = canonical(tensor)
         for node in self.program.graph.node:
             if node.name == tensor_name(besides)[0]:

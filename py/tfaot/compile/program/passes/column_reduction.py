@@ -24,11 +24,7 @@ _LEAST = 1024
 
 
 def column_reduction(compiled: Compiled) -> int:
-    """Replaces kernels at all CPU levels.
-
-    Returns:
-      The number of sums at the level with the most.
-    """
+    """Replaces kernels at all CPU levels, and returns the number of sums at the level with the most."""
     compiled.replace(column_sums)
     return compiled.most(lambda thunk: isinstance(thunk, ColumnSums))
 

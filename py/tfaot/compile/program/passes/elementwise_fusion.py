@@ -48,11 +48,7 @@ _MOST_ARRAYS = 12
 
 
 def elementwise_fusion(compiled: Compiled) -> int:
-    """Merges kernels at all CPU levels.
-
-    Returns:
-      The number of sweeps at the level with the most.
-    """
+    """Merges kernels at all CPU levels, and returns the number of sweeps at the level with the most."""
 
     def changed(function: CompiledFunction, sequence: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
         inside = [thunk.with_bodies(lambda body: changed(function, body, set())) for thunk in sequence]

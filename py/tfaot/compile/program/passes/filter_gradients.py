@@ -35,11 +35,7 @@ _MOST_STEP = 8
 
 
 def filter_gradients(compiled: Compiled) -> int:
-    """Replaces convolutions at all CPU levels.
-
-    Returns:
-      The number of gradients at the level with the most.
-    """
+    """Replaces convolutions at all CPU levels, and returns the number of gradients at the level with the most."""
     compiled.change(lambda function: _replaced(compiled, function))
     return compiled.most(lambda thunk: isinstance(thunk, FilterGradient))
 
@@ -113,15 +109,7 @@ def _is_gradient(convolution: Convolution) -> bool:
 
 
 def _copy(graph: Graph, index: int, copied: Place, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value | None:
-    """Returns the copy that makes an operand, if it is a transpose of floats.
-
-    Args:
-      graph: the values of the thunks.
-      index: that of the thunk that reads the operand.
-      copied: the operand.
-      shape: of the original.
-      axes: the original's axes in the order in which the operand has them.
-    """
+    """Returns the copy that an operand of a thunk is, if it is floats of some shape, whose axes it has in this order."""
     stored = graph.stored(copied, index)
     array = original(stored) if stored else None
     if stored is None or array is None or array.place is None:

@@ -29,11 +29,7 @@ LARGEST = 1 << 14
 
 
 def mlp_fusion(compiled: Compiled) -> int:
-    """Replaces kernels at all CPU levels.
-
-    Returns:
-      The number of layers at the level with the most.
-    """
+    """Replaces kernels at all CPU levels, and returns the number of layers at the level with the most."""
     compiled.change(lambda function: join(compiled, function))
     return compiled.most(lambda thunk: len(thunk.layers) if isinstance(thunk, DenseNet) else 0)
 

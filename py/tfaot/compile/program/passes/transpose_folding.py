@@ -42,11 +42,7 @@ class _Matrices:
 
 
 def transpose_folding(compiled: Compiled) -> int:
-    """Removes copies at all CPU levels.
-
-    Returns:
-      The number of copies that are gone, at the level with the most.
-    """
+    """Removes copies at all CPU levels, and returns the number of copies that are gone, at the level with the most."""
     before = {isa: len(function.thunks) for isa, function in compiled.functions.items()}
     compiled.change(lambda function: _without_copies(compiled, function))
     return max(before[isa] - len(function.thunks) for isa, function in compiled.functions.items())

@@ -32,11 +32,7 @@ _LONG = 64
 
 
 def transposes(compiled: Compiled) -> int:
-    """Replaces kernels at all CPU levels.
-
-    Returns:
-      The number of such copies at the level with the most.
-    """
+    """Replaces kernels at all CPU levels, and returns the number of such copies at the level with the most."""
     compiled.replace(row_copies)
     return compiled.most(lambda thunk: isinstance(thunk, RowCopies))
 

@@ -14,13 +14,7 @@ def overlap(a: Place, b: Place) -> bool:
 
 
 def is_used(place: Place, after: Iterable[Uses], temporary: Container[int]) -> bool:
-    """Returns whether anything may read a place before all of it is overwritten: a thunk, or whoever has its buffer later.
-
-    Args:
-      place: where the bytes are.
-      after: what each thunk that follows uses.
-      temporary: the buffers that nobody has after a run.
-    """
+    """Returns whether anything may read a place before all of it is overwritten: a thunk after, or who has its buffer later."""
     rest = [place]
     for uses in after:
         if any(overlap(part, read) for part in rest for read in uses.reads):

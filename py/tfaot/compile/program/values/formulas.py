@@ -90,14 +90,7 @@ def constant(value: Value, dtype: str) -> Operation | None:
 def arithmetic(
     value: Value, operands: tuple[int, ...], operations: Sequence[Operation], dtype: str
 ) -> Operation | None:
-    """Returns a value that is computed from others with the same index, or None if a formula can't have it.
-
-    Args:
-      value: the value.
-      operands: indices of the operations that compute its operands.
-      operations: those operations.
-      dtype: the formula's dtype.
-    """
+    """Returns a value that is computed from `operands`, which some of the `operations` are, or None if a formula can't have it."""
     opcode, result, dtypes = value.op, value.type.dtype, [each.type.dtype for each in value.operands]
     if opcode == "compare":
         return Operation(opcode, operands, text=value.text) if {*dtypes} == {dtype} else None
@@ -123,12 +116,7 @@ def least_alone(operations: Sequence[Operation]) -> int:
 
 
 def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
-    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two.
-
-    Args:
-      operations: all operations.
-      results: those that something else uses, too.
-    """
+    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two."""
     uses = Counter(operand for operation in operations for operand in operation.operands)
     uses.update(results)
 
