@@ -7,7 +7,7 @@ import json
 import unittest
 from pathlib import Path
 
-from tests.compile.program.changed import changed
+from tests.compile.program.changed import NO_KERNELS, changed
 from tests.compile.program.models import HEAD, MODELS
 from tests.stages.harness import StageTest
 from tfaot.compile.program.packing.loops import pack_loops
@@ -27,7 +27,6 @@ from tfaot.compile.program.thunks.kinds import (
     walk,
 )
 
-NO_KERNELS = "HloModule m, is_scheduled=true\n\nENTRY %main () -> f32[] {\n  ROOT %z = f32[] constant(0)\n}\n"
 WEIGHTS = 4 * 3 * 32
 FIRST = Slice(1, 0)
 

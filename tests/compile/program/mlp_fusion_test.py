@@ -117,12 +117,13 @@ class JoinTest(unittest.TestCase):
             self.assertEqual(self.joined(DenseNet((before,)), finish), (DenseNet((before,)), finish), finish.symbol)
 
     def test_sizes(self) -> None:
-        """Protects large matrices and batches, which other code multiplies faster."""
+        """Protects large matrices and batches, which other code multiplies faster, and results in place of a row."""
         depth = LARGEST // 64
         self.assertIsInstance(self.joined(kernel("largest", (X, depth), (W, depth * 64), (Y, 64)))[0], DenseNet)
         for thunk in (
             kernel("larger", (X, depth + 1), (W, depth * 64 + 64), (Y, 64)),
             kernel("batch", (X, 6), (W, 30), (Y, 10)),
+            kernel("second", (H, 5), (V, 10), (H, 2)),  # over the row
             kernel("first", (X, 4), (W, 15), (B, 5), (H, 5)),
         ):
             self.assertEqual(self.joined(thunk), (thunk,))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tests.compile.program import column_reduction_test, narrow_test, transposes_test
 from tests.compile.program.cells import PRIME, Cells, Meaning, constant, evaluate, function, shares, times
 from tests.compile.program.cells import meanings as of_hlo
-from tests.compile.program.changed import changed, with_products
+from tests.compile.program.changed import NO_KERNELS, changed, with_products
 from tests.xla.hlo import kernels, parsed
 from tfaot.compile.program.packing import gemv_packing, loops, narrow, prepack, winograd
 from tfaot.compile.program.packing import layouts as packing
@@ -67,9 +67,6 @@ from tfaot.compile.program.thunks.kinds import (
     While,
 )
 from tfaot.compile.program.values.formulas import Operation
-
-HEAD = "HloModule m, is_scheduled=true\n\nENTRY %main () -> f32[] {\n  ROOT %z = f32[] constant(0)\n}\n"
-"""A module without kernels."""
 
 DRAWS = float(os.environ.get("TFAOT_DRAWS", "1"))
 """How many times as many programs to draw."""
@@ -1060,7 +1057,9 @@ class PropertiesTest(unittest.TestCase):
 
             return body(0)
 
-        self.compare(1000, 768, draw, lambda function: changed(loops.pack_loops, HEAD, function), meanings, share=0.2)
+        self.compare(
+            1000, 768, draw, lambda function: changed(loops.pack_loops, NO_KERNELS, function), meanings, share=0.2
+        )
 
     def test_packed_constants(self) -> None:
         """Protects numbers: each value of a packed constant is where its readers look for it, and others read the original."""

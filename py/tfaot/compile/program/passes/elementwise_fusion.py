@@ -3,8 +3,8 @@
 XLA on CPUs never fuses several results into one kernel. So it updates a variable with Adam in three kernels, two of which read
 what the third needs, and the square root and quotient of the third leave the core's other units idle. The pass reads from the
 optimized HLO what such kernels compute, and merges those that share an array into one formula, which the
-program applies to a vector after the other (`runtime/tfaot/kernels/sweep.h`). Threads can share a sweep, and can't share XLA's
-kernels.
+program applies to a vector after the other (`runtime/tfaot/kernels/sweep.h`). It stores what something else reads. Threads can
+share a sweep, and can't share XLA's kernels.
 
 Applies to kernels of XLA's on arrays of one size, in float32 and float64: sums, differences, products, quotients, square roots,
 extrema, absolute values, and selections of values with the same index, and of single values, as in Adam, RMSProp, and SGD with

@@ -138,20 +138,14 @@ def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple
 
 def live(formula: Formula) -> Formula:
     """Removes the operations that no result needs."""
-    needed = {operation for _, operation in formula.results}
-    for index, operation in reversed([*enumerate(formula.operations)]):
-        if index in needed:
-            needed |= {*operation.operands}
-    number = {index: place for place, index in enumerate(sorted(needed))}
-    return Formula(
-        formula.dtype,
-        tuple(
-            dataclasses.replace(formula.operations[index], operands=tuple(map(number.__getitem__, each)))
-            for index in sorted(needed)
-            for each in [formula.operations[index].operands]
-        ),
-        tuple((place, number[operation]) for place, operation in formula.results),
+    order = needed(formula.operations, [operation for _, operation in formula.results])
+    number = {index: place for place, index in enumerate(order)}
+    operations = (
+        dataclasses.replace(operation, operands=tuple(map(number.__getitem__, operation.operands)))
+        for operation in map(formula.operations.__getitem__, order)
     )
+    results = tuple((place, number[operation]) for place, operation in formula.results)
+    return Formula(formula.dtype, tuple(operations), results)
 
 
 class Interned:
@@ -178,17 +172,17 @@ def index_of(places: list[Slice], place: Slice) -> int:
 
 def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]:
     """Returns the operations that some results need, and these, in order."""
-    found = {*results}
+    order = {*results}
     for index in range(len(operations) - 1, -1, -1):
-        if index in found:
-            found |= {*operations[index].operands}
-    return sorted(found)
+        if index in order:
+            order |= {*operations[index].operands}
+    return sorted(order)
 
 
 def wholes(operations: Sequence[Operation]) -> set[int]:
     """Returns the operations that have a value for each column, not one for the whole row."""
-    found: set[int] = set()
-    for index, each in enumerate(operations):
-        if each.opcode in ("array", "column") or (each.opcode != "sum" and found & {*each.operands}):
-            found.add(index)
-    return found
+    whole: set[int] = set()
+    for index, operation in enumerate(operations):
+        if operation.opcode in ("array", "column") or (operation.opcode != "sum" and whole & {*operation.operands}):
+            whole.add(index)
+    return whole
