@@ -124,11 +124,11 @@ def _written(
         return ""
     indices = order(stored)
     # Of a permutation, sorting is the inverse.
-    found = _matrices(dot, 0, np.argsort(indices)) if len(indices) == array.count else None
-    if dot.epilogue or found is None or found.transposed:
+    matrices = _matrices(dot, 0, np.argsort(indices)) if len(indices) == array.count else None
+    if dot.epilogue or matrices is None or matrices.transposed:
         return "the product has an epilogue, or the copy puts its rows at more than one distance"
-    at = Slice(stored.place[0].buffer, stored.place[0].offset + found.start * SIZES[dot.dtype])
-    moved = dataclasses.replace(_with(dot, 0, found), out=at)
+    at = Slice(stored.place[0].buffer, stored.place[0].offset + matrices.start * SIZES[dot.dtype])
+    moved = dataclasses.replace(_with(dot, 0, matrices), out=at)
     whole = merged(
         sequence, {here, stored.since}, (), lambda results: moved if len(results) == 1 else None, temporary, here
     )
@@ -154,15 +154,15 @@ def _moved(dot: Dot, array: Place, copy: Place, indices: Order) -> Dot | None:
     for number, place in enumerate(operands[:2], 1):
         if not overlap(copy, place):
             continue
-        found = _matrices(dot, number, indices) if place == copy and len(indices) * size == copy[1] else None
-        if found is None:
+        matrices = _matrices(dot, number, indices) if place == copy and len(indices) * size == copy[1] else None
+        if matrices is None:
             return None
-        at = Slice(array[0].buffer, array[0].offset + found.start * size)
-        dot = _with(dot, number, found)
+        at = Slice(array[0].buffer, array[0].offset + matrices.start * size)
+        dot = _with(dot, number, matrices)
         if number == 1:
-            dot = dataclasses.replace(dot, lhs=at, transpose_lhs=dot.transpose_lhs != found.transposed)
+            dot = dataclasses.replace(dot, lhs=at, transpose_lhs=dot.transpose_lhs != matrices.transposed)
         else:
-            dot = dataclasses.replace(dot, rhs=at, transpose_rhs=dot.transpose_rhs != found.transposed)
+            dot = dataclasses.replace(dot, rhs=at, transpose_rhs=dot.transpose_rhs != matrices.transposed)
     return dot
 
 
@@ -195,10 +195,10 @@ def _matrices(dot: Dot, number: int, indices: Order) -> _Matrices | None:
     return None
 
 
-def _with(dot: Dot, number: int, found: _Matrices) -> Dot:
+def _with(dot: Dot, number: int, matrices: _Matrices) -> Dot:
     """Returns a product with the distances of one of its matrices."""
     strides, apart = list(dot.strides), list(dot.columns_apart)
-    strides[number], apart[number] = found.step, found.apart
+    strides[number], apart[number] = matrices.step, matrices.apart
     return dataclasses.replace(
         dot, strides=(strides[0], strides[1], strides[2]), columns_apart=(apart[0], apart[1], apart[2])
     )

@@ -44,10 +44,10 @@ def row_copies(stored: Value) -> RowCopies | str | None:
         return None
     if stored.type.dtype != "f32" or not _LEAST <= stored.count <= _MOST:
         return f"it copies {stored.count} values in {stored.type.dtype}"
-    found = loops_of(order(stored))
-    if found is None:
+    nest = loops_of(order(stored))
+    if nest is None:
         return "no loops go through its values"
-    first, (*loops, (row, step)) = found
+    first, (*loops, (row, step)) = nest
     if step != 1 or row >= _LONG or len(loops) > LOOPS:
         return f"it copies {len(loops)} loops of rows of {row} values, {step} apart"
     around = ((1, 0),) * (LOOPS - len(loops)) + tuple(loops)
