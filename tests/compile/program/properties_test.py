@@ -557,7 +557,7 @@ class PropertiesTest(unittest.TestCase):
 
     def test_row_fusion(self) -> None:
         """Protects numbers: merged kernels of rows write what is read later, the last writer's value, and nothing else."""
-        for rows, columns, share in ((512, 64, 0.2), (16, 2080, 0.2)):
+        for rows, columns, share in ((512, 64, 0.2), (16, 2080, 0.2), (1, 2080, 0.2)):
             with self.subTest(rows=rows):
                 self._rows(rows, columns, share)
 

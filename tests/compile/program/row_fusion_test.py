@@ -414,19 +414,19 @@ class MergeTest(unittest.TestCase):
 
     def test_sizes(self) -> None:
         """Protects small models: XLA's kernels stay for few values, and for short rows."""
-        small = HLO.replace("1024", "256").replace("[2,512", "[2,128").replace("[0:512]", "[0:128]")
+        small = HLO.replace("1024", "32").replace("[2,512", "[2,16").replace("[0:512]", "[0:16]")
         thunks = tuple(
             dataclasses.replace(
                 each,
                 args=tuple(
-                    dataclasses.replace(arg, size=arg.size // 4 if arg.size in (ALL, EACH) else arg.size)
+                    dataclasses.replace(arg, size=arg.size // 32 if arg.size in (ALL, EACH) else arg.size)
                     for arg in each.args
                 ),
             )
             for each in ALL_OF_IT
         )
         self.assertEqual(merged(*thunks, hlo=small), thunks)
-        few = "it has 256 rows of 64 values, fewer than 32768 in all"
+        few = "it has 32 rows of 64 values, fewer than 4096 in all"
         self.assertEqual([*missed(*thunks, hlo=small).values()][:1], [few])
         self.assertEqual(len(self.sweeps(SUMMED)), 1)
 

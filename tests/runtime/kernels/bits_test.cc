@@ -107,10 +107,10 @@ struct RowFormula {
                   4 * static_cast<std::size_t>(count));
     }
   }
-  template <int kStage, typename V>
+  template <int kStage, typename V, typename Index>
   static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
-                              const Places<kArrays>& arrays, std::int64_t i,
-                              const Places<kVectors>& vectors, std::int64_t j,
+                              const Places<kArrays>& arrays, Index i,
+                              const Places<kVectors>& vectors, Index j,
                               V* sums) {
     const V x = Get<V, float>(arrays[0], i), y = Get<V, float>(arrays[1], i);
     const V vector = Get<V, float>(vectors[0], j);

@@ -69,10 +69,10 @@ struct Norm {
       std::memcpy(values[1] + 4 * first, rows.c, bytes);
     }
   }
-  template <int kStage, typename V>
+  template <int kStage, typename V, typename Index>
   static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
-                              const Places<kArrays>& arrays, std::int64_t i,
-                              const Places<kVectors>& vectors, std::int64_t j,
+                              const Places<kArrays>& arrays, Index i,
+                              const Places<kVectors>& vectors, Index j,
                               V* sums) {
     const V x = Get<V, float>(arrays[0], i);
     if constexpr (kStage == 0) {
@@ -111,11 +111,10 @@ struct Biased {
     std::memcpy(rows.value, values[0] + 4 * first,
                 4 * static_cast<std::size_t>(count));
   }
-  template <int kStage, typename V>
+  template <int kStage, typename V, typename Index>
   static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
-                              const Places<kArrays>& arrays, std::int64_t i,
-                              const Places<kVectors>& vectors, std::int64_t j,
-                              V*) {
+                              const Places<kArrays>& arrays, Index i,
+                              const Places<kVectors>& vectors, Index j, V*) {
     const V product = Get<V, float>(arrays[0], i) * All<V>(rows.value[r]);
     Put<float>(arrays[0], i, product + Get<V, float>(vectors[0], j));
   }

@@ -10,8 +10,8 @@ such as the sum for the next residual connection. The order of additions, and so
 rows.
 
 Applies to the arithmetic of `elementwise_fusion` in float32 along the last axis, outside of loops, with values for each column,
-such as a bias, and for each row. Rows have 16 values or more. All have at least 32,768 values: fewer stay in the nearest cache,
-where XLA's kernels have constant sizes and are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't
+such as a bias, and for each row. Rows have 16 values or more. All have at least 4,096 values, or 1,024 if a row isn't a multiple of 8 values or has more than
+1,024: for fewer, XLA's kernels, which have constant sizes, are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't
 apply if something else reads a value in between before the last kernel has run, or writes what a kernel reads.
 
 The 25 layer norms of BERT-base take 360 instead of 613 µs, of 84,400 (469 instead of 671 at x86-64-v3).
@@ -42,8 +42,10 @@ from tfaot.compile.program.values.graph import Graph, Value, in_order, reduction
 _SHORTEST = 16
 """The shortest rows that gain: a vector at the highest level."""
 
-_LEAST = 32768
-"""The least number of values for which several kernels become a call: threads can share it, and it is faster on one."""
+_LEAST = 4096
+"""The least number of values for which several kernels become a call: with fewer, XLA's are faster."""
+_LEAST_UNEVEN = 1024
+"""The same for rows that aren't whole vectors, or longer than 1,024: XLA's kernels take two to five times as long for them."""
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -104,6 +106,8 @@ class _Formula:
         """
         self._rows, self._columns = shape
         self._counts = {"array": shape[0] * shape[1], "row": shape[0], "column": shape[1], "scalar": 1}
+        self._scalar = "scalar" if self._rows > 1 else "row"
+        """The kind of a single value: the sum of an only row is one."""
         self._members = members
         self._formula = Interned()
         self._places: dict[str, list[Slice]] = {kind: [] for kind in self._counts}
@@ -205,7 +209,7 @@ class _Formula:
         if not value.operands or any(each.shape not in (value.shape, ()) for each in value.operands):
             raise _Unreadable
         operands = tuple(
-            self._at(each, kind if each.shape == value.shape else "scalar", depth) for each in value.operands
+            self._at(each, kind if each.shape == value.shape else self._scalar, depth) for each in value.operands
         )
         return self._add(arithmetic(value, operands, self._formula.operations, "f32"))
 
@@ -213,7 +217,7 @@ class _Formula:
         """Returns the kind of what a broadcast repeats."""
         operand, last = value.operands[0], len(value.shape) - 1
         if operand.count == 1:
-            return "scalar"
+            return self._scalar
         if [*value.dims] != sorted(value.dims):
             raise _Unreadable
         if operand.count == value.count:
@@ -251,7 +255,9 @@ class _Chain:
         if whole is None:
             return None
         call, formula = whole
-        least = _LEAST if len(self.members) > 1 else least_alone(formula.operations)
+        uneven = call.columns % 8 != 0 or call.columns > 1024
+        several = _LEAST_UNEVEN if uneven else _LEAST
+        least = several if len(self.members) > 1 else least_alone(formula.operations)
         if call.rows * call.columns >= least:
             return call
         if formula.has_sums:

@@ -277,7 +277,7 @@ class Graph:
         ):
             return self._bitcast(operands[0], type_)
         if op == "constant":
-            number = None if instruction.shape else instruction.value
+            number = instruction.value
             return Value(op, (), type_, self._constant(type_, number), number=number)
         text = ""
         if op == "compare":
