@@ -2,7 +2,7 @@
 // returns, sleeping threads wake, and calls can come from anywhere. Run with
 // TSan:
 // ./bazelw test --config=tsan //tests/runtime:threads_test
-// //tests/runtime/kernels:parallel_test //tests/models/threads/...
+// //tests/runtime/kernels:bits_test_x86-64-v3 //tests/models/threads/...
 #include "tfaot/threads.h"
 
 #include <sys/wait.h>
