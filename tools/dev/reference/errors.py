@@ -35,15 +35,8 @@ class _Part:
     sources: tuple[str, ...]
 
 
-_PLAIN = ("fail", "BazelwError", "WayFailed", "Unreachable")
-"""What takes an error as one text."""
 _STAGE = "While Bazel runs an action `{}`, so `bazel build` and `bazel test` fail."
 _PARTS = (
-    _Part(
-        "Getting Bazel",
-        "While `./bazelw` looks for a Bazel or sets one up, before Bazel starts. If one way fails, it tries the next.",
-        ("tools/bazelw/*.py",),
-    ),
     _Part(
         "Setup",
         "While Bazel fetches the repository `tfaot_tensorflow`, before the first model is built.",
@@ -140,7 +133,7 @@ def _python(file: str, tree: ast.Module) -> list[Message]:
                     _texts(part, scope) if part else [""] for part in (node.args[0], given.get("exists"), given["do"])
                 ]
                 found += [(node.lineno, Message(asked, " / ".join(text[1]), " / ".join(text[2]))) for asked in text[0]]
-            elif node.func.id in _PLAIN and node.args:
+            elif node.func.id == "fail" and node.args:
                 found += [(node.lineno, _split(each)) for each in _texts(node.args[0], scope) if each != _GAP]
     for function in functions:  # of rules/private/python_version.bzl, which return what others fail with
         if file.endswith(".bzl") and function.name.endswith("_error"):
@@ -153,9 +146,6 @@ def _python(file: str, tree: ast.Module) -> list[Message]:
 def _split(text: str) -> Message:
     """Returns the parts of an error of the rules, which Bazel shows on one line."""
     asked, _, do = text.removeprefix(f"{_GAP}: ").partition(" To do: ")
-    if not do:
-        asked, _, do = text.partition("; set ")  # bazelw's errors end with the way out
-        do = do and f"set {do}"
     return Message(asked, "", do)
 
 
