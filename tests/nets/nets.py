@@ -90,6 +90,7 @@ def merged(tallies: Sequence[campaign.Tally]) -> campaign.Tally:
         result.faults += tally.faults
     return result
 
+
 CUT_ELSEWHERE = {
     983: "With `row_sums`, XLA computes the same norm in another kernel, in which it fuses a product with a sum, so rows of "
     "-1e9 are that product's rounding error.",
@@ -104,6 +105,7 @@ def page(tally: campaign.Tally) -> str:
     kinds = Counter(fault.inputs for fault in differences.values())
     by_family = Counter(grammar.net(fault.net).family for fault in faults)
     by_pass = Counter(name for fault in faults for name in tally.places if name in fault.variant)
+    counts = ", ".join(f"`{name}` {number}" for name, number in sorted(by_pass.items()))
     lines = [
         "# Random nets: passes beside TensorFlow",
         "",
@@ -134,9 +136,9 @@ def page(tally: campaign.Tally) -> str:
         "rounding decides, such as those of infinite inputs.",
         "",
         "## Passes",
-        f"{len(tally.places)} passes apply at {sum(tally.places.values()):,} places, and in {sum(tally.variants.values()):,} programs "
-        "alone or left out. "
-        + ("By pass, faults: " + ", ".join(f"`{name}` {by_pass[name]}" for name in sorted(by_pass)) if by_pass else "None has a fault.")
+        f"{len(tally.places)} passes apply at {sum(tally.places.values()):,} places, and in "
+        f"{sum(tally.variants.values()):,} programs alone or left out. "
+        + (f"By pass, faults: {counts}." if counts else "None has a fault."),
     ]
     lines += [
         "",

@@ -56,7 +56,7 @@ def _row(op: op_def_pb2.OpDef) -> Row:
     if name in knowledge.NOT_AHEAD_OF_TIME:
         return Row(name, False, knowledge.NOT_AHEAD_OF_TIME[name], knowledge.lowered_otherwise(name), (), (), "")
     tolerated = {*knowledge.TOLERATED.get(name, ()), *knowledge.ONE_STEP.get(name, ())}
-    constants = tuple(each for each in knowledge.CONSTANTS.get(name, ()) if each not in tolerated)
+    constants = tuple(argument for argument in knowledge.CONSTANTS.get(name, ()) if argument not in tolerated)
     return Row(name, True, "", "", kernels.compiled_dtypes(name), constants, knowledge.hazard(name))
 
 
@@ -126,7 +126,7 @@ def _grouped(table: Iterable[Row], of: Callable[[Row], str]) -> dict[str, list[s
 
 _REALS = ("float16", "bfloat16", "float32", "float64")
 _COMPLEX = ("complex64", "complex128")
-_INTEGERS = tuple(each.name for each in dtypes.ALL if each.name.lstrip("u").startswith("int"))
+_INTEGERS = tuple(dtype.name for dtype in dtypes.ALL if dtype.name.lstrip("u").startswith("int"))
 _GROUPS = (
     ("numbers", (*_REALS, *_INTEGERS, *_COMPLEX)),
     ("reals", _REALS),
@@ -136,17 +136,17 @@ _GROUPS = (
 """Words for sets of dtypes, larger ones first."""
 
 
-def _shown(found: Iterable[Mapping[str, tuple[str, ...]]]) -> str:
+def _shown(alternatives: Iterable[Mapping[str, tuple[str, ...]]]) -> str:
     return "; or ".join(
         ", ".join(f"`{attribute}`: {_words(names)}" for attribute, names in sorted(constraints.items()))
-        for constraints in found
+        for constraints in alternatives
         if constraints
     )
 
 
 def _words(names: tuple[str, ...]) -> str:
     """Returns a short form of a list of dtypes, without those that C++ has no type for."""
-    left = [name for name in (each.name for each in dtypes.ALL) if name in names]
+    left = [name for name in (dtype.name for dtype in dtypes.ALL) if name in names]
     others = [name for name in names if name not in dtypes.BY_NAME and name in ("string", "resource", "variant")]
     words = []
     for word, group in _GROUPS:
