@@ -70,7 +70,7 @@ _PARTS = (
     _Part(
         "The program",
         "In a program with a compiled model. Members that return false say it in `error()`, and others in a `tfaot::Status`.",
-        ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc"),
+        ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc", "runtime/tfaot/c_api_*.h"),
     ),
     _Part("Generated tests", "While a generated test or benchmark reads its goldens.", ("runtime/tfaot/goldens.h",)),
     _Part("bazel run //tools:explain", "While the tool compares builds.", ("tools/explain.py",)),
