@@ -5,7 +5,16 @@
 #include <stdio.h>
 
 #if defined(__cplusplus)
-inline int failed = 0;
+#include <atomic>
+
+inline std::atomic<int> failed{0};
+
+/* Prints what doesn't hold. Threads may call it. */
+inline void Expect(bool holds, const char* what) {
+  if (holds) return;
+  printf("FAILED: %s\n", what);
+  ++failed;
+}
 #else
 static int failed = 0;
 #endif

@@ -10,21 +10,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "tests/runtime/expect.h"
+
 namespace {
-
-std::atomic<int> failed{0};
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 // Calls run(part) for each part. The pool takes functions without state.
 template <typename Run>

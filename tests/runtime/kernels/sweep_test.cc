@@ -4,23 +4,15 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/runtime/kernels/fuzz.h"
 
 namespace tfaot::kernels {
 namespace {
-
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 // As compiled models have it: x += rate * (y * y), and z = sqrt(x) as stored.
 template <typename T>
@@ -167,5 +159,5 @@ int main() {
   tfaot::kernels::TestSpecialValues<double>();
   tfaot::kernels::TestIntegers<float>();
   tfaot::kernels::TestIntegers<tfaot::kernels::Vector<float>>();
-  return tfaot::kernels::failed != 0;
+  return failed != 0;
 }
