@@ -132,12 +132,12 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
 
 def mirrors(targets: str) -> list[str]:
     """Returns the addresses of Debian archives in `apt-get indextargets` lines of `ADDRESS SUITE COMPONENT`."""
-    found = []
+    addresses = []
     for line in targets.splitlines():
         words = line.split()
-        if len(words) == 3 and words[1] in _DEBIAN_SUITES and words[2] == "main" and words[0] not in found:
-            found.append(words[0])
-    return found
+        if len(words) == 3 and words[1] in _DEBIAN_SUITES and words[2] == "main" and words[0] not in addresses:
+            addresses.append(words[0])
+    return addresses
 
 
 def sources_list(mirror: str, keyring: Path, suite: str = SUITE) -> str:
@@ -157,8 +157,8 @@ def lists(home: Path, progress: Progress, suite: str = SUITE) -> Apt:
     targets = prefix.run(
         ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
     )
-    found = mirrors(targets)
-    if not found:
+    addresses = mirrors(targets)
+    if not addresses:
         raise WayFailed("apt on this machine has no Debian mirror")
     if not _KEYRING.is_file():
         raise WayFailed(
@@ -166,7 +166,7 @@ def lists(home: Path, progress: Progress, suite: str = SUITE) -> Apt:
         )
     apt = _private_apt(home / "apt")
     reasons = []
-    for mirror in found:
+    for mirror in addresses:
         progress.say(f"fetching the package lists of Debian {suite} from this machine's Debian mirror")
         cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING, suite))
         try:
@@ -269,8 +269,8 @@ def _abseil_source(apt: Apt, progress: Progress) -> Path:
     progress.say("fetching the source of Abseil")
     folder = apt.home / "sources"
     apt.run("apt-get", "-q", "source", "--download-only", "--tar-only", "abseil", cwd=folder)
-    found = sorted(folder.glob("abseil_*.orig.tar.*"), key=lambda path: path.stat().st_mtime)
-    archives = [path for path in found if path.suffix != ".asc"]
+    newest_last = sorted(folder.glob("abseil_*.orig.tar.*"), key=lambda path: path.stat().st_mtime)
+    archives = [path for path in newest_last if path.suffix != ".asc"]
     if not archives:
         raise WayFailed("the Debian suite has no source archive of Abseil")
     return archives[-1]
