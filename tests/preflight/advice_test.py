@@ -77,6 +77,12 @@ CASES = {
         "(tf.RaggedTensor.from_row_lengths(x, [1, 2]) * 2.0).flat_values",
         same=False,
     ),
+    "FFTND": Case(
+        "tf.math.real(tf.signal.fftnd(tf.cast(x, tf.complex64), axes=[1]))",
+        "use tf.signal.fft, fft2d, or fft3d",
+        "tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))",
+        same=False,  # TensorFlow can't run the first
+    ),
     "ragged rows": Case(
         "tf.reduce_sum(tf.RaggedTensor.from_row_lengths(x, [1, 2]), 1)",
         "take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest",

@@ -4,22 +4,15 @@
 #include "tfaot/executor.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
+
+#include "tests/runtime/expect.h"
 
 namespace {
 
 using tfaot::KernelCall;
 using tfaot::KernelError;
-
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 KernelError* const kError = reinterpret_cast<KernelError*>(&failed);
 

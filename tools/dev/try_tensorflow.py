@@ -161,7 +161,7 @@ def lock_settings(text: str, wanted: Requirement) -> str:
     other = [] if wanted.package == "tf-nightly" else ["tf-nightly"]
     overrides = [f"{package} ; python_version < '0'" for package in (*other, "tb-nightly")]
     overrides += ["h5py>=3.15"] if wanted.beyond_pins else []
-    lines = "".join(f'    "{each}",\n' for each in overrides)
+    lines = "".join(f'    "{override}",\n' for override in overrides)
     return text.replace("override-dependencies = [\n", "override-dependencies = [\n" + lines)
 
 

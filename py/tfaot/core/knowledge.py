@@ -284,7 +284,10 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
     ),
     (
         r"FFT",
-        ("TensorFlow itself has no CPU kernel for it", "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last"),
+        (
+            "TensorFlow itself has no CPU kernel for it",
+            "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last",
+        ),
     ),
     (
         r"Sparse|CSR",
@@ -423,9 +426,9 @@ def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
         )
     if op in REWRITES:
         return next((why for pattern, (why, _) in FAMILIES if re.search(pattern, op)), _NO_KERNEL), REWRITES[op]
-    for pattern, found in FAMILIES:
+    for pattern, advice in FAMILIES:
         if re.search(pattern, op):
-            return found
+            return advice
     if any(arg.type == _STRING for arg in (*defined.input_arg, *defined.output_arg)):
         return _STRINGS
     return _NO_KERNEL, MOVE

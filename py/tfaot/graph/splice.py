@@ -68,9 +68,9 @@ def splice(target: Target, node: node_def_pb2.NodeDef, operands: Sequence[Any], 
     """
     import tensorflow as tf
 
-    given = [operand for operand in node.input if not operand.startswith("^")]
+    operands_of_node = [operand for operand in node.input if not operand.startswith("^")]
     with tf.Graph().as_default() as built:
-        placed = {f"operand_{index}": operand for index, operand in enumerate(given)}
+        placed = {f"operand_{index}": operand for index, operand in enumerate(operands_of_node)}
         made = zip(operands, placed, strict=True)
         result = build(*(tf.compat.v1.placeholder(spec.dtype, spec.shape, name) for spec, name in made))
     names: dict[str, str] = {}

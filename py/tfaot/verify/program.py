@@ -49,13 +49,13 @@ def check(
     wrong: dict[str, str] = {}
     for values, expected in zip(_results(path, entry, calls), rows, strict=True):
         for output, value, parts in zip(entry.outputs, values, expected, strict=True):
-            for part, each in digest(value).items():
-                off = distance(each, parts[part].value)
+            for part, array in digest(value).items():
+                off = distance(array, parts[part].value)
                 if not np.all(off <= parts[part].tolerance):
                     at = int(np.argmax(np.nan_to_num(off - parts[part].tolerance, nan=np.inf)))
                     wrong.setdefault(
                         output.cpp_name,
-                        f"{output.cpp_name}: value {at} is {each.flat[at]} in the program, and "
+                        f"{output.cpp_name}: value {at} is {array.flat[at]} in the program, and "
                         f"{parts[part].value.flat[at]} in the graph",
                     )
     if wrong:

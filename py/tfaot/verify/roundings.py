@@ -204,13 +204,13 @@ TERMS = {
 
 def terms(node: node_def_pb2.NodeDef) -> Terms | None:
     """Returns what a node sums, or None if it isn't a sum."""
-    found = TERMS.get(node.op)
+    own = TERMS.get(node.op)
     operands = tuple(index for index, ref in enumerate(node.input) if not ref.startswith("^"))
     if node.op == "AddN" and len(operands) > 2:
         return Terms(operands, f"fixed:{len(operands)}", (), (operands,))
-    if found is not None and node.op in ("Einsum", "XlaEinsum"):
-        return dataclasses.replace(found, factors=tuple((index,) for index in operands))
-    return found
+    if own is not None and node.op in ("Einsum", "XlaEinsum"):
+        return dataclasses.replace(own, factors=tuple((index,) for index in operands))
+    return own
 
 
 def sums(dtype: int) -> int:

@@ -1,6 +1,6 @@
 // Protects layer norms of compiled models: sums and values of rows of any
 // length beside their definition in double, rows that are written in place, and
-// the same bits on any pool.
+// equal rows.
 #include "tfaot/kernels/row_sweep.h"
 
 #include <array>
@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/kernels/on_pools.h"
 
 namespace tfaot::kernels {
 namespace {
@@ -178,7 +177,7 @@ void TestRows() {
   }
 }
 
-// Rows without sums, on one thread and on pools.
+// Rows without sums.
 void TestWithoutSums() {
   constexpr std::int64_t kRows = 5003, kColumns = Biased::kColumns;
   std::vector<float> x(kRows * kColumns), value(kRows), vector(kColumns);
@@ -188,43 +187,13 @@ void TestWithoutSums() {
       each = static_cast<float>(random.Between(-300, 300)) / 64;
     }
   }
-  const auto run = [&](ThreadPool* threads) {
-    std::vector<float> result = x;
-    RunRowSweep<Biased>(kRows, {At(result.data())}, {At(vector.data())},
-                        {At(value.data())}, {}, threads);
-    return result;
-  };
-  RequireSameOnPools(run, true);
-  const std::vector<float> got = run(nullptr);
+  std::vector<float> got = x;
+  RunRowSweep<Biased>(kRows, {At(got.data())}, {At(vector.data())},
+                      {At(value.data())}, {}, nullptr);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const float want = x[i] * value[i / kColumns] + vector[i % kColumns];
     Expect(got[i] == want, "value " + std::to_string(i) + " without sums");
   }
-}
-
-// Parts for any pool are the whole.
-template <int kColumns>
-void TestPools() {
-  constexpr std::int64_t kRows = 200000 / kColumns + 3;
-  const auto run = [&](ThreadPool* threads) {
-    Random random(7);
-    std::vector<float> x(kRows * kColumns), y(kRows * kColumns),
-        scale(kColumns), b(kRows), c(kRows);
-    for (auto* values : {&x, &y, &scale, &b, &c}) {
-      for (float& value : *values) {
-        value = static_cast<float>(random.Between(-300, 300)) / 100;
-      }
-    }
-    float rate = 0.3f;
-    RunRowSweep<Norm<kColumns>>(
-        kRows, {At(x.data()), At(y.data())}, {At(scale.data())},
-        {At(b.data()), At(c.data())}, {At(&rate)}, threads);
-    for (const auto* values : {&b, &c}) {
-      x.insert(x.end(), values->begin(), values->end());
-    }
-    return x;
-  };
-  RequireSameOnPools(run, true);
 }
 
 // Equal rows have equal bits, wherever they begin in a cache line.
@@ -260,7 +229,4 @@ int main() {
   tfaot::kernels::TestRows<1100>();
   tfaot::kernels::TestWithoutSums();
   tfaot::kernels::TestEqualRows();
-  tfaot::kernels::TestPools<17>();
-  tfaot::kernels::TestPools<100>();
-  tfaot::kernels::TestPools<5000>();
 }
