@@ -199,7 +199,7 @@ def _singular(calls: Calls, node: node_def_pb2.NodeDef, x: Any) -> Any:
     rows, columns = x.shape[-2:]
     call = Linear("Singular", rows, columns, int(node.attr["full_matrices"].b), vectors=node.attr["compute_uv"].b)
     left, values, right = calls.run(call, x)
-    return _real(values), left, _adjoint(right)
+    return values, left, _adjoint(right)
 
 
 def _least_squares(calls: Calls, _: node_def_pb2.NodeDef, matrix: Any, rhs: Any, _regularizer: Any) -> Any:
