@@ -121,6 +121,7 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
       applies: whether to rewrite an op of this type.
       rewrite: rewrites one.
     """
+    import tensorflow as tf
     from tensorflow.python.framework import function_def_to_graph
 
     count = 0
@@ -140,7 +141,10 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
     for function in program.graph.library.function:
         if any(applies(node.op) for node in function.node_def):
             body = EditableFunction(function, library)
-            inner = function_def_to_graph.function_def_to_graph(function)
+            with tf.Graph().as_default():
+                # Where functions find those that they call.
+                tf.import_graph_def(graph_pb2.GraphDef(library=program.graph.library, versions=program.graph.versions))
+                inner = function_def_to_graph.function_def_to_graph(function)
             shapes = {
                 tensor.name: shape_of(tensor.shape)
                 for operation in inner.get_operations()
