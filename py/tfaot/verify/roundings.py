@@ -29,8 +29,8 @@ DIGITS = {
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
-FOURIER = re.compile(r"I?R?FFT(2D|3D)?")
-"""Operations each of whose roundings is a part of all results along an axis."""
+SPREAD = re.compile(r"I?R?FFT(2D|3D)?|MatrixSolveLs|Qr|SelfAdjointEigV2|Svd")
+"""Operations each of whose roundings is a part of all results, so that small values get errors of large ones."""
 
 EXACT = frozenset(
     """
