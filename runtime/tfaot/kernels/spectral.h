@@ -78,9 +78,9 @@ struct Rotations {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
           const V next = LoadAs<V>(at + step + v * kStep);
-          Store(at + v * kStep,
-                MultiplyAdd(cosine, carried[v], sine * next));
-          carried[v] = MultiplyAdd(cosine, next, -(sine * carried[v]));
+          Store(at + v * kStep, MultiplyAdd(cosine, carried[v], sine * next));
+          // Only one operation waits for the rotation before.
+          carried[v] = MultiplyAdd(-sine, carried[v], cosine * next);
         }
       }
 #pragma GCC unroll 4
