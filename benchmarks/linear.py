@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "py")]
 
 from tests.compile.program import linear_test  # noqa: E402
+from tests.compile.program.fourier_test import GUARD, LEVELS  # noqa: E402
 from tfaot.xla.linear import Linear  # noqa: E402
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -57,7 +58,7 @@ extern "C" double Time(const long* numbers, int is_float, void* scratch, void* d
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--level", default="x86-64-v3", choices=sorted(linear_test.LEVELS), help="the CPU level")
+    parser.add_argument("--level", default="x86-64-v3", choices=sorted(LEVELS), help="the CPU level")
     level = parser.parse_args().level
     linear_test.SOURCE += TIMED
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +100,7 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
                 kernels.Time(
                     run.numbers,
                     int(dtype == np.float32),
-                    *(ctypes.c_void_p(part[linear_test.GUARD :].ctypes.data) for part in (run.scratch, run.data)),
+                    *(ctypes.c_void_p(part[GUARD:].ctypes.data) for part in (run.scratch, run.data)),
                     ctypes.c_void_p(rows.ctypes.data),
                     rows.nbytes,
                     count,
@@ -129,7 +130,9 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
         (ours((Linear("Solve", size, size, 1), (x, column))), theirs("gesv", x, column)),
         (ours((Linear("Triangle", size, size, size), (lower, x))), theirs("trtrs", lower, x, lower=1)),
         (
-            ours((Linear("Reflectors", size, size), (x,)), (Linear("Orthogonal", size, size, size), (packed[0], tau[0]))),
+            ours(
+                (Linear("Reflectors", size, size), (x,)), (Linear("Orthogonal", size, size, size), (packed[0], tau[0]))
+            ),
             theirs("geqrf", x),
         ),
         (ours((Linear("Eigen", size, size), (symmetric,))), theirs("syevd", symmetric)),

@@ -29,5 +29,7 @@ class Filter(tf.Module):
         self.state.assign(state)
         self.spread.assign(rest @ spread @ tf.transpose(rest) + 0.09 * gain @ tf.transpose(gain))
         scaled = tf.linalg.triangular_solve(root, off[:, None])
-        log = -0.5 * tf.reduce_sum(scaled**2) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root))) - np.log(2 * np.pi)
+        log = (
+            -0.5 * tf.reduce_sum(scaled**2) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root))) - np.log(2 * np.pi)
+        )
         return {"estimate": state, "likelihood": log}

@@ -284,7 +284,10 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
     ),
     (
         r"FFT",
-        ("TensorFlow itself has no CPU kernel for it", "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last"),
+        (
+            "TensorFlow itself has no CPU kernel for it",
+            "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last",
+        ),
     ),
     (
         r"Sparse|CSR",

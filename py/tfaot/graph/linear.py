@@ -123,9 +123,7 @@ def _triangular_solve(calls: Calls, node: node_def_pb2.NodeDef, matrix: Any, rhs
     batch = tf.broadcast_static_shape(matrix.shape[:-2], rhs.shape[:-2])
     matrix = tf.broadcast_to(matrix, [*batch, *matrix.shape[-2:]])
     rhs = tf.broadcast_to(rhs, [*batch, *rhs.shape[-2:]])
-    call = _square(
-        "Triangle", matrix, others=rhs.shape[-1], lower=node.attr["lower"].b, adjoint=node.attr["adjoint"].b
-    )
+    call = _square("Triangle", matrix, others=rhs.shape[-1], lower=node.attr["lower"].b, adjoint=node.attr["adjoint"].b)
     return calls.run(call, matrix, rhs)[1]
 
 

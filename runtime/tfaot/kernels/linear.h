@@ -191,8 +191,8 @@ TFAOT_INLINE void AddRows(std::int64_t rows, std::int64_t count,
   if (j < width) {
     Vector<R> sum = LoadSome(out + j, width - j);
     for (std::int64_t i = 0; i < rows; ++i) {
-      sum = Factor<T>(factor(i))
-                .TimesPlus(LoadSome(from + i * step + j, width - j), sum);
+      sum = Factor<T>(factor(i)).TimesPlus(
+          LoadSome(from + i * step + j, width - j), sum);
     }
     StoreSome(out + j, sum, width - j);
   }
@@ -354,8 +354,7 @@ void SubtractProduct(std::int64_t rows, std::int64_t columns,
     } else {
       for (std::int64_t j = 0; j < columns; ++j) {
         for (std::int64_t k = 0; k < depth; ++k) {
-          out.at(i, j) =
-              out.at(i, j) + factor(k) * Conjugate(right.at(j, k));
+          out.at(i, j) = out.at(i, j) + factor(k) * Conjugate(right.at(j, k));
         }
       }
     }
@@ -419,8 +418,8 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
         const std::int64_t from = forward ? i + 1 : 0;
         if constexpr (kIsComplex<T>) {
           for (std::int64_t j = 0; j < rest; ++j) {
-            b[from + j] = b[from + j] -
-                          Conjugate(triangle.matrix.at(i, from + j)) * b[i];
+            b[from + j] =
+                b[from + j] - Conjugate(triangle.matrix.at(i, from + j)) * b[i];
           }
         } else {
           AddRow(rest, -b[i], triangle.matrix.row(i) + from, b + from);
@@ -454,9 +453,10 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
   for (std::int64_t step = 0; step < size; ++step) {
     const std::int64_t i = forward ? step : size - 1 - step;
     const std::int64_t first = forward ? 0 : i + 1;
-    AddRows(step, columns,
-            [&](std::int64_t k) { return -triangle.at(i, first + k); },
-            x.row(first), x.stride, x.row(i));
+    AddRows(
+        step, columns,
+        [&](std::int64_t k) { return -triangle.at(i, first + k); },
+        x.row(first), x.stride, x.row(i));
     if (!triangle.unit) DivideRow(columns, triangle.at(i, i), x.row(i));
   }
 }
@@ -488,9 +488,9 @@ bool Decompose(std::int64_t size, Matrix<T> a, const Context<T>& context) {
     // Whole vectors, if the matrix has them: what is left of the diagonal
     // doesn't matter.
     const std::int64_t first = i - i % kWidth;
-    AddRows(i, size - first,
-            [&](std::int64_t k) { return -Conjugate(a.at(k, i)); },
-            a.data + first, a.stride, a.row(i) + first);
+    AddRows(
+        i, size - first, [&](std::int64_t k) { return -Conjugate(a.at(k, i)); },
+        a.data + first, a.stride, a.row(i) + first);
     const Real<T> square = RealPart(a.at(i, i));
     if (!(square > 0) || std::isinf(square)) return false;
     const Real<T> root = std::sqrt(square);
@@ -617,8 +617,8 @@ void DecomposePanel(std::int64_t rows, std::int64_t columns, Matrix<T> a,
 }
 
 template <typename T>
-void SwapRows(std::int64_t count, const std::int64_t* pivots, std::int64_t width,
-              Matrix<T> a) {
+void SwapRows(std::int64_t count, const std::int64_t* pivots,
+              std::int64_t width, Matrix<T> a) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (pivots[i] != i) {
       std::swap_ranges(a.row(i), a.row(i) + width, a.row(pivots[i]));
@@ -634,8 +634,8 @@ void DecomposeLu(std::int64_t rows, std::int64_t columns, Matrix<T> a,
   if (columns <= kPanel) {
     return DecomposePanel(rows, columns, a, pivots, context);
   }
-  const std::int64_t half = std::min(
-      rows, (columns / 2 + kPanel - 1) / kPanel * kPanel);
+  const std::int64_t half =
+      std::min(rows, (columns / 2 + kPanel - 1) / kPanel * kPanel);
   const std::int64_t rest = columns - half;
   DecomposeLu(rows, half, a, pivots, context);
   SwapRows(half, pivots, rest, a.part(0, half));
@@ -726,8 +726,8 @@ T Reflect(std::int64_t count, T* x) {
     x[0] = Scaled(alpha, 1 / scale);
     return T{};
   }
-  const R beta = -std::copysign(std::sqrt(rest + square(alpha)),
-                                RealPart(alpha));
+  const R beta =
+      -std::copysign(std::sqrt(rest + square(alpha)), RealPart(alpha));
   ScaleRow(count - 1,
            Quotient(FromParts<T>(1, 0), alpha - FromParts<T>(beta, 0)), x + 1);
   x[0] = FromParts<T>(beta / scale, 0);
@@ -809,8 +809,7 @@ void ApplyBlock(std::int64_t count, std::int64_t length, Matrix<T> v,
   SubtractProduct(rows, count, length, x, false, whole, true, first, context);
   SubtractProduct(rows, count, count, first, false, factors, false, second,
                   context);
-  SubtractProduct(rows, length, count, second, false, whole, false, x,
-                  context);
+  SubtractProduct(rows, length, count, second, false, whole, false, x, context);
 }
 
 // Applies all reflectors to rows, the last one first. With `identity`, x is the

@@ -73,8 +73,8 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
     case Op::kSolve:
     case Op::kLu:
       // A product's result, or a panel of LU decomposition, and pivots.
-      values = Most(rows * Most(columns, linear.others), 16 * (rows + 64)) +
-               8 + 2 * most;
+      values = Most(rows * Most(columns, linear.others), 16 * (rows + 64)) + 8 +
+               2 * most;
       break;
     case Op::kReflectors:
       values = columns * stride + reflectors(rows, columns);
@@ -84,8 +84,8 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
                reflectors(rows, linear.others);
       break;
     case Op::kEigen:
-      values = 2 * rows * stride + 70 * stride + reflectors(rows, rows) +
-               80 * rows;
+      values =
+          2 * rows * stride + 70 * stride + reflectors(rows, rows) + 80 * rows;
       break;
     case Op::kSingular: {
       const std::int64_t tall = Most(rows, columns);

@@ -93,8 +93,8 @@ struct Rotations {
 constexpr int kIterations = 60;
 
 // The eigenvalues `d` of a tridiagonal matrix, given its diagonal d[size] and
-// the values beside it, e[size - 1], and one more. Rotates rows. Returns whether
-// it converged.
+// the values beside it, e[size - 1], and one more. Rotates rows. Returns
+// whether it converged.
 template <typename R>
 bool Diagonalize(std::int64_t size, double* d, double* e,
                  Rotations<R>& rotations) {
@@ -161,12 +161,14 @@ void Tridiagonalize(std::int64_t size, Matrix<T> a, double* d, double* e,
       const std::int64_t done = k - begin, rest = size - k - 1;
       // Column k, as the reflectors before have left it.
       T* const column = a.row(k);
-      AddRows(done, size - k,
-              [&](std::int64_t p) { return -Conjugate(w.at(p, k)); },
-              v.data + k, stride, column + k);
-      AddRows(done, size - k,
-              [&](std::int64_t p) { return -Conjugate(v.at(p, k)); },
-              w.data + k, stride, column + k);
+      AddRows(
+          done, size - k,
+          [&](std::int64_t p) { return -Conjugate(w.at(p, k)); }, v.data + k,
+          stride, column + k);
+      AddRows(
+          done, size - k,
+          [&](std::int64_t p) { return -Conjugate(v.at(p, k)); }, w.data + k,
+          stride, column + k);
       d[k] = static_cast<double>(RealPart(column[k]));
       tau[k] = Reflect(rest, column + k + 1);
       e[k] = static_cast<double>(RealPart(column[k + 1]));
@@ -177,17 +179,20 @@ void Tridiagonalize(std::int64_t size, Matrix<T> a, double* d, double* e,
       x[k + 1] = FromParts<T>(1, 0);
       std::fill_n(y, size, T{});
       // y = tau * (the matrix times x) - half of what is along x.
-      AddRows(rest, rest, [&](std::int64_t j) { return x[k + 1 + j]; },
-              a.row(k + 1) + k + 1, a.stride, y + k + 1);
+      AddRows(
+          rest, rest, [&](std::int64_t j) { return x[k + 1 + j]; },
+          a.row(k + 1) + k + 1, a.stride, y + k + 1);
       T along[2][kReflectors];
       Dots(done, rest, w.data + k + 1, stride, x + k + 1,
            [&](std::int64_t p, T sum) { along[0][p] = Conjugate(sum); });
       Dots(done, rest, v.data + k + 1, stride, x + k + 1,
            [&](std::int64_t p, T sum) { along[1][p] = Conjugate(sum); });
-      AddRows(done, rest, [&](std::int64_t p) { return -along[0][p]; },
-              v.data + k + 1, stride, y + k + 1);
-      AddRows(done, rest, [&](std::int64_t p) { return -along[1][p]; },
-              w.data + k + 1, stride, y + k + 1);
+      AddRows(
+          done, rest, [&](std::int64_t p) { return -along[0][p]; },
+          v.data + k + 1, stride, y + k + 1);
+      AddRows(
+          done, rest, [&](std::int64_t p) { return -along[1][p]; },
+          w.data + k + 1, stride, y + k + 1);
       ScaleRow(rest, tau[k], y + k + 1);
       const T half = Scaled(tau[k] * Dot(rest, x + k + 1, y + k + 1), -0.5f);
       AddRow(rest, half, x + k + 1, y + k + 1);
@@ -332,13 +337,15 @@ void Bidiagonalize(std::int64_t columns, std::int64_t length, Matrix<T> a,
     for (std::int64_t j = 0; j < rest; ++j) along = along + sums[j] * u[j];
     std::copy_n(v + 1, width, pair.row(0));
     std::fill_n(y, width, T{});
-    AddRows(rest, width, [&](std::int64_t j) { return u[j]; },
-            others.data + 1, a.stride, y);
+    AddRows(
+        rest, width, [&](std::int64_t j) { return u[j]; }, others.data + 1,
+        a.stride, y);
     AddRow(width, -along, pair.row(0), y);
     for (std::int64_t j = 0; j < rest; ++j) {
       const T factors[2] = {-sums[j], -(right_tau[k] * Conjugate(u[j]))};
-      AddRows(2, width, [&](std::int64_t i) { return factors[i]; }, pair.data,
-              pair.stride, others.row(j) + 1);
+      AddRows(
+          2, width, [&](std::int64_t i) { return factors[i]; }, pair.data,
+          pair.stride, others.row(j) + 1);
     }
     u[0] = first;
   }
@@ -357,8 +364,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
   double* const above = e - 1;
   double norm = 0;
   for (std::int64_t i = 0; i < size; ++i) {
-    norm = std::max(norm,
-                    std::abs(d[i]) + (i > 0 ? std::abs(above[i]) : 0.0));
+    norm = std::max(norm, std::abs(d[i]) + (i > 0 ? std::abs(above[i]) : 0.0));
   }
   const double least = kEpsilon * norm;
   for (std::int64_t k = size - 1; k >= 0; --k) {
@@ -394,11 +400,10 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
       const double y_k = d[k - 1], z_k = d[k];
       double g = k - 1 > l ? above[k - 1] : 0;
       double h = above[k];
-      double f = ((y_k - z_k) * (y_k + z_k) + (g - h) * (g + h)) /
-                 (2 * h * y_k);
+      double f =
+          ((y_k - z_k) * (y_k + z_k) + (g - h) * (g + h)) / (2 * h * y_k);
       g = length(f, 1);
-      f = ((x - z_k) * (x + z_k) +
-           h * (y_k / (f + std::copysign(g, f)) - h)) /
+      f = ((x - z_k) * (x + z_k) + h * (y_k / (f + std::copysign(g, f)) - h)) /
           x;
       double c = 1, s = 1;
       right.Begin(l, 1);
@@ -546,10 +551,9 @@ void RunLinearOf(const Linear& linear, T* scratch, T* data,
         RunCholesky<T>(rows, a, {scratch, threads});
         break;
       case Op::kTriangle:
-        SolveTriangle<T>(
-            rows, others,
-            {{a, rows}, linear.lower, linear.adjoint, linear.unit},
-            {a + rows * rows, others}, {scratch, threads});
+        SolveTriangle<T>(rows, others,
+                         {{a, rows}, linear.lower, linear.adjoint, linear.unit},
+                         {a + rows * rows, others}, {scratch, threads});
         break;
       case Op::kLu:
         RunLu<T>(rows, columns, a, pivots, {behind, threads});

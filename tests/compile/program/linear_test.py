@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -98,11 +98,15 @@ def wide(x: Array) -> Array:
 
 def adjoint(x: Array) -> Array:
     """Returns the conjugate transposes."""
-    return np.conj(np.swapaxes(x, -1, -2))
+    turned: Array = np.conj(np.swapaxes(x, -1, -2))
+    return turned
 
 
 class LinearTest(unittest.TestCase):
     """The kernels, compiled for each level that this CPU has."""
+
+    kernels: ClassVar[dict[str, ctypes.CDLL]]
+    dtype: np.dtype[Any]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -123,7 +127,7 @@ class LinearTest(unittest.TestCase):
     def assert_close(self, got: Array, want: Array, case: object, scale: Array | float | None = None) -> None:
         """Compares matrices with a tolerance relative to the norms of what is wanted."""
         scale = np.linalg.norm(want, axis=(-2, -1)) if scale is None else scale
-        unit = np.finfo(self.dtype).eps * UNITS * max(got.shape[-2:]) ** 0.5
+        unit = np.finfo(self.dtype.type).eps * UNITS * max(got.shape[-2:]) ** 0.5
         self.assertTrue((np.linalg.norm(got - want, axis=(-2, -1)) <= unit * scale).all(), case)
 
     def assert_orthogonal(self, columns: Array, case: object) -> None:
@@ -183,7 +187,10 @@ class LinearTest(unittest.TestCase):
                     rebuilt[i], rebuilt[j] = rebuilt[j], rebuilt[i]
                     parity = parity if i == j else -parity
                 self.assertEqual((rebuilt, parity), (at.tolist(), sign.real[item, 0]), case)
-            matrix, rhs = self.drawn(dtype, batch, rows, rows), self.drawn(dtype, batch, rows, draw.choice([1, 3, rows]))
+            matrix, rhs = (
+                self.drawn(dtype, batch, rows, rows),
+                self.drawn(dtype, batch, rows, draw.choice([1, 3, rows])),
+            )
             _, solution = Call(kernels, Linear("Solve", rows, rows, rhs.shape[-1]), (matrix, rhs)).run()
             scale = np.linalg.norm(matrix, axis=(-2, -1)) * np.linalg.norm(wide(solution), axis=(-2, -1))
             self.assert_close(wide(matrix) @ wide(solution), wide(rhs), case, scale)
@@ -207,7 +214,9 @@ class LinearTest(unittest.TestCase):
         for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
             x = self.drawn(dtype, batch, size, size)
             matrix = (x + adjoint(x)) * draw.choice([1, 1, 1e-30, 1e30])
-            matrix[0] = draw.choice([np.eye(size), np.zeros([size, size]), x[0] @ adjoint(x[0]) * (np.arange(size) < 3), matrix[0]])
+            matrix[0] = draw.choice(
+                [np.eye(size), np.zeros([size, size]), x[0] @ adjoint(x[0]) * (np.arange(size) < 3), matrix[0]]
+            )
             matrix = ((matrix + adjoint(matrix)) / 2).astype(dtype)
             lower = np.tril(matrix) + np.triu(np.full_like(matrix, np.nan), 1)
             vectors, values = Call(kernels, Linear("Eigen", size, size), lower).run()
@@ -222,7 +231,9 @@ class LinearTest(unittest.TestCase):
         for kernels, draw, dtype, batch, rows, columns, case in self.cases(draws=80):
             x = self.drawn(dtype, batch, rows, columns) * draw.choice([1, 1, 1e-30, 1e30])
             rank = draw.choice([0, 1, 3])
-            x[0] = draw.choice([x[0], np.eye(rows, columns), self.drawn(dtype, rows, rank) @ self.drawn(dtype, rank, columns)])
+            x[0] = draw.choice(
+                [x[0], np.eye(rows, columns), self.drawn(dtype, rows, rank) @ self.drawn(dtype, rank, columns)]
+            )
             x, least = x.astype(dtype), min(rows, columns)
             call = Linear("Singular", rows, columns, int(draw.random() < 0.5))
             left, values, right = Call(kernels, call, x).run()

@@ -266,7 +266,10 @@ def linear() -> dict[str, Case]:
         return sum(jnp.sum(jnp.sin(part)) for part in parts)
 
     return {
-        "factors": (lambda w: (jnp.linalg.qr(w), jnp.linalg.qr(w, mode="complete"), jnp.linalg.svd(w, compute_uv=False)), (w,)),
+        "factors": (
+            lambda w: (jnp.linalg.qr(w), jnp.linalg.qr(w, mode="complete"), jnp.linalg.svd(w, compute_uv=False)),
+            (w,),
+        ),
         "gradients_of_factors": (jax.grad(loss, (0, 1, 2)), (a, b, spd)),
         "lu": (lambda a, w: (jax.scipy.linalg.lu(a), jax.scipy.linalg.lu_factor(w[:, :3])), (a, w)),
         "products_of_factors": (products, (w, spd)),

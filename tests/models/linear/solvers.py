@@ -29,7 +29,11 @@ def model_fn(features, _):
     q, r = tf.linalg.qr(w)
     full_q, full_r = tf.linalg.qr(w, full_matrices=True)
     sign, log = tf.linalg.slogdet(a)
-    loss = tf.reduce_sum(tf.linalg.logdet(spd)) + tf.reduce_sum(tf.sin(tf.linalg.solve(spd, b))) + tf.reduce_sum(tf.linalg.qr(a)[1] ** 2)
+    loss = (
+        tf.reduce_sum(tf.linalg.logdet(spd))
+        + tf.reduce_sum(tf.sin(tf.linalg.solve(spd, b)))
+        + tf.reduce_sum(tf.linalg.qr(a)[1] ** 2)
+    )
     return {
         "cholesky": factor,
         "gradients": tf.concat(tf.gradients(loss, [a, b]), -1),

@@ -66,7 +66,11 @@ def _signs(vectors: Any) -> Any:
     sums = tf.reduce_sum(vectors * tf.cast(weights[:, None], dtype), -2, keepdims=True)
     size = tf.abs(sums)
     ones = tf.ones_like(sums)
-    return tf.where(size > 0, tf.math.conj(sums) / tf.cast(size, dtype), ones) if dtype.is_complex else tf.where(sums < 0, -ones, ones)
+    return (
+        tf.where(size > 0, tf.math.conj(sums) / tf.cast(size, dtype), ones)
+        if dtype.is_complex
+        else tf.where(sums < 0, -ones, ones)
+    )
 
 
 def _completed(vectors: Any) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-
 from tensorflow.core.framework import attr_value_pb2
 
 from tfaot.core.errors import TfaotError
@@ -89,7 +88,7 @@ def _triangular_solve(text: str, matrix: Any, rhs: Any) -> Any:
     return _solved(matrix, rhs, turned, *flags)
 
 
-def _solved(matrix: Any, rhs: Any, turned: str, left: bool, lower: bool, unit: bool) -> Any:  # noqa: FBT001
+def _solved(matrix: Any, rhs: Any, turned: str, left: bool, lower: bool, unit: bool) -> Any:
     """Solves op(matrix) * x = rhs, or x * op(matrix) = rhs."""
     if unit:
         matrix = tf.linalg.set_diag(matrix, tf.ones(matrix.shape[:-1], matrix.dtype))

@@ -412,7 +412,8 @@ def _check_calls(lines: Sequence[str], places: Sequence[str], what: str) -> None
     strange = {
         target + (f" at {place}" if place else "") + (f" ({why})" if (why := lapack.refused(target)) else "")
         for target, place in calls
-        if target not in _HINTS and (lapack.refused(target) or not lapack.CALL.search(f"stablehlo.custom_call @{target}("))
+        if target not in _HINTS
+        and (lapack.refused(target) or not lapack.CALL.search(f"stablehlo.custom_call @{target}("))
     }
     if strange:
         raise TfaotError(
@@ -716,7 +717,6 @@ class _Builder:
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
         return results
-
 
     def _choice(self, kept: _Kept, branches: Sequence[str], operands: Sequence[Any]) -> list[Any]:
         """Adds a node that runs one of several programs, all of which take all operands."""

@@ -51,7 +51,9 @@ class Linear(Thunk):
         program.sources |= {f"tfaot/kernels/linear_{suffix}.cc", f"tfaot/kernels/products_{suffix}.cc"}
         flags = [str(flag).lower() for flag in (call.lower, call.adjoint, call.unit, call.vectors)]
         sizes = map(str, (self.batch, call.rows, call.columns, call.others))
-        linear = f"::tfaot::kernels::Linear{{{', '.join([f'::tfaot::kernels::Linear::Op::k{call.op}', *sizes, *flags])}}}"
+        linear = (
+            f"::tfaot::kernels::Linear{{{', '.join([f'::tfaot::kernels::Linear::Op::k{call.op}', *sizes, *flags])}}}"
+        )
         program.scratch[f"::tfaot::kernels::LinearScratchBytes({linear}, {self.itemsize})"] = None
         program.facts[f"::tfaot::kernels::LinearRow({linear}) == {call.row}"] = None
         places = f"{str(self.is_complex).lower()}, instance.scratch, {program.at(self.data)}, instance.threads"
