@@ -33,6 +33,8 @@ PACKAGE_KERNELS = [
     "tfaot/kernels/filter_gradient_f32.cc",
     "tfaot/kernels/fourier_f32.cc",
     "tfaot/kernels/fourier_f64.cc",
+    "tfaot/kernels/linear_f32.cc",
+    "tfaot/kernels/linear_f64.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",

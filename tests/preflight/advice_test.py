@@ -103,20 +103,19 @@ CASES = {
         LOGITS,
         same=False,
     ),
-    "LogMatrixDeterminant": Case(
-        "tf.linalg.slogdet(x)[1]",
-        "sum the logarithms of the absolute diagonal of tf.linalg.qr(matrix).r",
-        "tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(tf.linalg.qr(x).r))))",
+    "Eig": Case(
+        "tf.reduce_sum(tf.math.real(tf.linalg.eigvals(x @ tf.transpose(x))))",
+        "use tf.linalg.eigh, for symmetric matrices",
+        "tf.reduce_sum(tf.linalg.eigvalsh(x @ tf.transpose(x)))",
         SQUARE,
     ),
-    "MatrixDeterminant": Case(
-        "tf.linalg.det(x @ tf.transpose(x))",
-        "compute it from tf.linalg.qr or tf.linalg.cholesky",
-        "tf.square(tf.reduce_prod(tf.linalg.diag_part(tf.linalg.cholesky(x @ tf.transpose(x)))))",
+    "MatrixSquareRoot": Case(
+        "tf.linalg.sqrtm(x @ tf.transpose(x) + tf.eye(3))",
+        "compute it from tf.linalg.eigh, for symmetric matrices",
+        """
+        values, vectors = tf.linalg.eigh(x @ tf.transpose(x) + tf.eye(3))
+        vectors * tf.sqrt(values) @ tf.transpose(vectors)""",
         SQUARE,
-    ),
-    "Lu": Case(
-        "tf.linalg.lu(x)[0]", "use tf.linalg.qr, or tf.linalg.cholesky", "tf.linalg.qr(x).r", SQUARE, same=False
     ),
     "SegmentSum": Case("tf.math.segment_sum(x, i)", "use tf.math.unsorted_segment_sum", ROWS % "sum", IDS),
     "SegmentMax": Case("tf.math.segment_max(x, i)", "use tf.math.unsorted_segment_max", ROWS % "max", IDS),

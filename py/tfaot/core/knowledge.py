@@ -314,11 +314,8 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
 
 REWRITES: Mapping[str, str] = {
     "CTCLoss": "use tf.nn.ctc_loss with dense labels, logit_length, and label_length",
-    "LogMatrixDeterminant": "sum the logarithms of the absolute diagonal of tf.linalg.qr(matrix).r; for symmetric positive "
-    "matrices, tf.linalg.logdet computes it from tf.linalg.cholesky",
-    "MatrixDeterminant": "compute it from tf.linalg.qr or tf.linalg.cholesky, whose triangular factor has it on the diagonal",
-    "Lu": "use tf.linalg.qr, or tf.linalg.cholesky for symmetric matrices",
-    "MatrixLogarithm": "compute it from tf.linalg.eigh, for symmetric matrices",
+    "Eig": "use tf.linalg.eigh, for symmetric matrices: others need complex iterations, which the runtime lacks",
+    **dict.fromkeys(("MatrixLogarithm", "MatrixSquareRoot"), "compute it from tf.linalg.eigh, for symmetric matrices"),
     "SegmentSum": "use tf.math.unsorted_segment_sum with a constant num_segments",
     "SegmentMean": "use tf.math.unsorted_segment_sum, and divide by the counts",
     "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",

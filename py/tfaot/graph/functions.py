@@ -102,6 +102,14 @@ class EditableFunction:
                 result.control_ret[effect] = node_name
         return result
 
+    def write(self, function: function_pb2.FunctionDef) -> None:
+        """Writes edited nodes into the function that this is a copy of, which keeps the names of its results."""
+        edited = self.function(function.signature.name)
+        del function.node_def[:]
+        function.node_def.extend(edited.node_def)
+        for index, result in enumerate(function.signature.output_arg):
+            function.ret[result.name] = edited.ret[f"result_{index}"]
+
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
         """Returns the node that computes a tensor, or None for an argument."""
         return self.nodes.get(tensor_name(tensor)[0])

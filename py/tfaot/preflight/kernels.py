@@ -6,11 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from tensorflow.core.framework import node_def_pb2, op_def_pb2
+from tensorflow.core.framework import node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import kernels
 from tensorflow.python.util import pywrap_xla_ops
 
 from tfaot.core import knowledge
+from tfaot.graph import linear
 from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.ops import attribute_of
 
@@ -24,6 +25,13 @@ SUBSTITUTED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault
 
 Constraints = Mapping[str, frozenset[int]]
 """By attribute, the dtypes (`tensorflow.DataType`) that it may have. An attribute that is missing may have any."""
+
+_LINEAR: Constraints = {
+    "T": frozenset(
+        (types_pb2.DT_HALF, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
+    )
+}
+"""Those of the ops that the runtime computes instead of XLA."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +52,7 @@ def table() -> Mapping[str, tuple[Constraints, ...]]:
             by_op.setdefault(kernel.op, []).append(
                 {constraint.name: frozenset(constraint.allowed_values.list.type) for constraint in kernel.constraint}
             )
+    by_op |= {op: [_LINEAR] for op in linear.OPS}
     return {op: tuple(by_op[op]) for op in sorted(by_op)}
 
 

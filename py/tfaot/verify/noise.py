@@ -38,11 +38,11 @@ from tfaot.verify.roundings import (
     CANCELS,
     DIGITS,
     EXACT,
-    FOURIER,
     GRIDS,
     ROUNDED_ONCE,
     ROUNDED_OPERAND,
     SHIFTED_OPERAND,
+    SPREAD,
     STEEP,
     STEEP64,
     UNITS,
@@ -342,7 +342,7 @@ class _Rewriting:
                 summed_terms = terms(node)
                 if summed_terms is not None:
                     count = self._count(node)
-                    kind = "row" if FOURIER.fullmatch(node.op) else "relative"
+                    kind = "row" if SPREAD.fullmatch(node.op) else "relative"
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count, kind=kind)
                 if summed_terms is None or summed_terms.rounded or sums(dtype) != dtype:
                     # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.

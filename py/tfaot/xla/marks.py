@@ -21,6 +21,9 @@ FOURIER = 1
 """A mark's first number, for a Fourier transform. The others are its kind (`KINDS`), whether it is inverse, and its lengths."""
 KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
 
+LINEAR = 3
+"""The first number of linear algebra. The others are those of `tfaot.xla.linear`."""
+
 _FIRST = 8191.5
 """The first number of each mark."""
 _BEYOND = 0.5
