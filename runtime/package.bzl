@@ -46,6 +46,7 @@ PACKAGE_KERNELS = [
 PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
     "tfaot/c_api.h",
+    "tfaot/collectives.h",
     "tfaot/half.h",
     "tfaot/hooks.h",
     "tfaot/info.h",

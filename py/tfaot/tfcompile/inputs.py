@@ -64,11 +64,11 @@ class Inputs:
 
 def to_lower(graph: graph_pb2.GraphDef) -> bool:
     """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
-    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier
     from tfaot.graph.splice import any_node
 
     return convolutions.any_by_kernel(graph) or any_node(
-        graph, lambda op: op in convolutions_3d.OPS or fourier.OP.fullmatch(op)
+        graph, lambda op: op in convolutions_3d.OPS or op in collectives.OPS or fourier.OP.fullmatch(op)
     )
 
 
@@ -117,13 +117,15 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any, *, gradients_only: b
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
-    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    lowered = 0 if gradients_only else convolutions_3d.for_xla(program) + fourier.for_xla(program)
+    lowered = 0
+    if not gradients_only:
+        lowered = convolutions_3d.for_xla(program) + fourier.for_xla(program) + collectives.for_xla(program)
     lowered += convolutions.for_xla(program)
     program.prune()
     return program, lowered

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tfaot
 from tfaot.core import caller, isolate
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources import replicas
+from tfaot.export.sources import distribution
 
 SEED = 1
 """Seed of TensorFlow, NumPy, and `random` while user code runs, so two exports produce the same initial values."""
@@ -38,7 +38,8 @@ def seed_everything() -> None:
 class UserCode:
     """A model's Python file, run so that its errors point to lines in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, replicas: int = 0) -> None:
+        """Runs the file. A `tf.distribute` strategy has this number of replicas; 0 if the target doesn't say."""
         self.path = path
         self._root = os.getcwd() + os.sep
         self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
@@ -47,7 +48,10 @@ class UserCode:
         self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
         self._shown: dict[str, str] = {}
         self._warned = False
-        replicas.watch(self._reduced)
+        if replicas > 1:
+            distribution.distribute(replicas)
+        elif not replicas:
+            distribution.watch(self._reduced)
         self.module = self._load()
 
     def _reduced(self, strategy: str, frames: Iterable[Any]) -> None:
@@ -56,8 +60,8 @@ class UserCode:
             self._warned = True
             isolate.warn(
                 f"{self.path}: tf.distribute's {strategy} has one replica here, so the compiled code reduces nothing over "
-                f"replicas: at {self.place(frames) or self.path}; to train in several processes, average gradients between "
-                "two entry points, in your program"
+                f"replicas: at {self.place(frames) or self.path}; to train in several processes, say how many replicas there are: "
+                f"{caller.setting('replicas', 4)}"
             )
 
     def place(self, frames: Iterable[Any]) -> str:
