@@ -137,7 +137,7 @@ def _reduce(
     own, dtype = operands(node)[0], node.attr["T"]
     name = prefixed(node.name, rank)
     waits = [_operand(operand, rank) for operand in node.input if operand.startswith("^")]
-    total = _operand(own, 0)
+    total = _operand(own, rank if collective.replicas == 1 else 0)
     for other in range(1, collective.replicas):
         step = graph.node.add(name=f"{name}/{other}", op=_OPS[collective.reduction])
         step.input.extend([total, _operand(own, other)])
