@@ -22,6 +22,20 @@ _REDUCTIONS: tuple[tuple[type, str], ...] = (
 )
 
 
+def refuse(several: Callable[[str, int, Iterable[Any]], None]) -> None:
+    """Calls `several` with a strategy's name and number of replicas when one of several replicas runs, in the rest of this process."""
+    run = distribute_lib.StrategyBase.run
+
+    @functools.wraps(run)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own = self.extended._num_replicas_in_sync
+        if own > 1:
+            several(type(self).__name__, own, tf_stack.extract_stack())
+        return run(self, *args, **kwargs)
+
+    setattr(distribute_lib.StrategyBase, "run", call)
+
+
 def watch(lost: Callable[[str, Iterable[Any]], None]) -> None:
     """Calls `lost` with the strategy's name whenever a strategy of one replica reduces, in the rest of this process."""
     for owner, name in _REDUCTIONS:

@@ -48,6 +48,8 @@ class UserCode:
         self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
         self._shown: dict[str, str] = {}
         self._warned = False
+        self._refusal: TfaotError | None = None
+        distribution.refuse(self._several)
         if replicas > 1:
             distribution.distribute(replicas)
         elif not replicas:
@@ -63,6 +65,16 @@ class UserCode:
                 f"replicas: at {self.place(frames) or self.path}; to train in several processes, say how many replicas there are: "
                 f"{caller.setting('replicas', 4)}"
             )
+
+    def _several(self, strategy: str, replicas: int, frames: Iterable[Any]) -> None:
+        """Refuses a strategy with all of its replicas in this process."""
+        self._refusal = TfaotError(
+            f"{self.path}: tf.distribute's {strategy} runs {replicas} replicas at {self.place(frames) or self.path}",
+            exists="the graph of all replicas together; each one is to be an instance of the compiled class",
+            do=f"give the strategy one device, such as MirroredStrategy(['CPU:0']), and the target "
+            f"{caller.setting('replicas', replicas)}",
+        )
+        raise self._refusal
 
     def place(self, frames: Iterable[Any]) -> str:
         """Returns `file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
@@ -96,7 +108,8 @@ class UserCode:
         except TfaotError:
             raise
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            raise self.error(what, error) from None
+            # AutoGraph makes another exception of the refusal.
+            raise self._refusal or self.error(what, error) from None
 
     def error(self, what: str, error: BaseException) -> TfaotError:
         """Makes an error from an exception in the user's code."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Slice, Sort, Thunk, Uses, walk
+import numpy as np
+
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Rng, Slice, Sort, Thunk, Uses, walk
 from tfaot.core.errors import TfaotError, listed
 from tfaot.xla import marks
 
@@ -118,34 +120,65 @@ def collectives_in(function: CompiledFunction) -> list[Collective]:
 
 
 def overlapped(function: CompiledFunction) -> CompiledFunction:
-    """Starts each collective as soon as its data is final, and waits for it where something else uses the data.
+    """Starts each collective as soon as its data is final, and waits for it when nothing else is left to compute.
 
-    It is the last change of a function: passes see a collective as one step.
+    It is the last change of a function: passes see a collective as one step. Steps that use the same data keep their order, as do
+    the starts of collectives, and their ends.
     """
-    result: list[Thunk] = []
-    waiting: list[Collective] = []
+    steps: list[Thunk] = []
     for thunk in function.thunks:
-        used = [place for step in walk((thunk,)) for uses in [step.uses()] for place in (*uses.reads, *uses.writes)]
-        for other in [each for each in waiting if any(overlap(each.places[0], place) for place in used)]:
-            # A library may finish them in order only.
-            for done in waiting[: waiting.index(other) + 1]:
-                result.append(dataclasses.replace(done, part="Wait"))
-                waiting.remove(done)
-        if isinstance(thunk, Collective):
-            at = len(result)
-            while at and not _precedes(result[at - 1], thunk):
-                at -= 1
-            result.insert(at, dataclasses.replace(thunk, part="Start"))
-            waiting.append(thunk)
-        else:
-            result.append(thunk)
-    result += [dataclasses.replace(each, part="Wait") for each in waiting]
+        parts = ("Start", "Wait") if isinstance(thunk, Collective) else ()
+        steps += [dataclasses.replace(thunk, part=part) for part in parts] or [thunk]  # type: ignore[call-arg]
+    if len(steps) == len(function.thunks):
+        return function
+    users: list[list[int]] = [[] for _ in steps]
+    missing = [0] * len(steps)
+    for step, before in enumerate(_dependencies(steps)):
+        missing[step] = len(before)
+        for other in before:
+            users[other].append(step)
+    ready = [(_turn(thunk), index) for index, thunk in enumerate(steps) if not missing[index]]
+    heapq.heapify(ready)
+    result: list[Thunk] = []
+    while ready:
+        _, step = heapq.heappop(ready)
+        result.append(steps[step])
+        for user in users[step]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, (_turn(steps[user]), user))
     return dataclasses.replace(function, thunks=tuple(result))
 
 
-def _precedes(thunk: Thunk, start: Collective) -> bool:
-    """Returns whether a step must stay before the start of a collective: it uses the data, or starts another collective."""
-    if isinstance(thunk, Collective) and thunk.part == "Start":
-        return True
-    uses = [step.uses() for step in walk((thunk,))]
-    return any(overlap(start.places[0], place) for each in uses for place in (*each.reads, *each.writes))
+def _turn(thunk: Thunk) -> int:
+    """Returns which steps run first of those that can."""
+    return {"Start": 0, "": 1, "Wait": 2}[thunk.part] if isinstance(thunk, Collective) else 1
+
+
+def _dependencies(steps: Sequence[Thunk]) -> list[set[int]]:
+    """Returns the steps that each one must stay behind."""
+    owners: list[int] = []
+    rows: list[tuple[int, int, int, bool]] = []
+    for step, thunk in enumerate(steps):
+        uses = thunk.uses()
+        for place, size in uses.reads:
+            rows.append((place.buffer, place.offset, place.offset + size, not uses.writes))
+            owners.append(step)
+        for place, size in uses.writes:
+            rows.append((place.buffer, place.offset, place.offset + size, True))
+            owners.append(step)
+    owner = np.array(owners)
+    table = np.array(rows, np.int64).reshape(-1, 4)
+    buffers, begins, ends, writes = table.T
+    result: list[set[int]] = [set() for _ in steps]
+    for step, (buffer, begin, end, written) in zip(owners, rows, strict=True):
+        clash = (buffers == buffer) & (begins < end) & (ends > begin) & (owner < step)
+        result[step].update(owner[clash & ((writes != 0) | written)].tolist())
+    latest: dict[str, int] = {}
+    for step, thunk in enumerate(steps):
+        # Generators have a state, which is no place.
+        kind = getattr(thunk, "part", "") or ("Rng" if any(isinstance(each, Rng) for each in walk((thunk,))) else "")
+        if kind:
+            result[step].update({latest[kind]} if kind in latest else ())
+            latest[kind] = step
+    return result
