@@ -20,6 +20,9 @@ from tfaot.xla import marks
 OPS = frozenset({"CollectiveReduce", "CollectiveReduceV2", "CollectiveReduceV3", "NcclAllReduce", "XlaAllReduce"})
 """Sums, and other reductions, over all replicas, of which each one gets the result."""
 
+GROUPS = frozenset({"CollectiveAssignGroupV2", "CollectiveInitializeCommunicator"})
+"""Ops that say who takes part, of which collectives need only the number."""
+
 _REDUCTIONS = {"add": "Add", "sum": "Add", "mul": "Mul", "prod": "Mul", "min": "Min", "max": "Max", "mean": "Add"}
 """By the lowercase name in an attribute."""
 
