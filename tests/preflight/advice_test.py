@@ -216,10 +216,10 @@ CASES = {
         same=False,
     ),
     "collective": Case(
-        "tf.raw_ops.CollectiveReduceV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], "
-        'merge_op="Add", final_op="Id")',
-        "compile the model for a single device, without a distribution strategy",
-        "x",
+        "tf.raw_ops.CollectiveGatherV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[])",
+        "reduce over replicas instead, which compiles",
+        "tf.raw_ops.CollectiveReduceV2(input=tf.concat([x, 0 * x], 0), group_size=2, group_key=1, instance_key=1, "
+        "ordering_token=[], merge_op='Add', final_op='Id')",
         same=False,
     ),
     "dynamic slice assignment": Case(

@@ -281,7 +281,7 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             raise TfaotError(
                 f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
             )
-    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch")]
+    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch", "replicas")]
     for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
         if number is not None and int(number) < 1:
             raise TfaotError(f"--{name.replace('_', '-')} {number}: the number is less than 1", do="give 1 or more")

@@ -227,7 +227,7 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 
 NOT_AHEAD_OF_TIME: Mapping[str, str] = {
     **dict.fromkeys(
-        _words("CollectiveReduceV2 XlaAllReduce XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
+        _words("XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
     **dict.fromkeys(
@@ -242,7 +242,11 @@ _HOST = (
     "it calls Python, or other code of the host, at run time",
     "write it in TensorFlow ops, or move it out of the model to where you prepare its inputs",
 )
-_DEVICES = ("it talks to other devices", "compile the model for a single device, without a distribution strategy")
+_DEVICES = (
+    "it talks to other devices",
+    "reduce over replicas instead, which compiles (docs/guide/distributed.md): tf.distribute's all_reduce, or "
+    "tf.raw_ops.CollectiveReduceV2; or let your program exchange values between two entry points",
+)
 _INPUT = ("it belongs to an input pipeline", "move it out of the model to where you prepare its inputs")
 _RAGGED = (
     "it computes on ragged tensors",

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from tensorflow.core.framework import function_pb2, node_def_pb2
+from collections.abc import Iterable
+
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
 from tfaot.graph.attributes import type_attribute, types_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import tensor_name
-from tfaot.graph.program import Program
+from tfaot.graph.program import Program, Tensor
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Plain calls, which can be inlined."""
+
+
+def inlined(graph: graph_pb2.GraphDef, feeds: Iterable[str], fetches: Iterable[str]) -> Program:
+    """Returns a copy of a graph with all calls inlined. Of its feeds, only the names are known."""
+    copy = graph_pb2.GraphDef()
+    copy.CopyFrom(graph)
+    program = Program(copy, {feed: Tensor(None, 0) for feed in feeds}, [*fetches])
+    inline_calls(program)
+    return program
 
 
 def inline_calls(program: Program) -> None:

@@ -11,7 +11,7 @@ from tensorflow.python.framework import kernels
 from tensorflow.python.util import pywrap_xla_ops
 
 from tfaot.core import knowledge
-from tfaot.graph import linear
+from tfaot.graph import collectives, linear
 from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.ops import attribute_of
 
@@ -20,8 +20,11 @@ DEVICE = "XLA_CPU_JIT"
 
 _CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
-SUBSTITUTED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp", *_CONTROL_FLOW})
-"""Ops without a kernel that tfcompile replaces: the model's inputs and variables, and TensorFlow 1's control flow."""
+SUBSTITUTED = frozenset(
+    {"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp", *_CONTROL_FLOW, *collectives.OPS, *collectives.GROUPS}
+)
+"""Ops without a kernel that tfcompile or our own code replaces: the model's inputs and variables, TensorFlow 1's control flow, and
+collectives."""
 
 Constraints = Mapping[str, frozenset[int]]
 """By attribute, the dtypes (`tensorflow.DataType`) that it may have. An attribute that is missing may have any."""

@@ -351,6 +351,7 @@ def context_of(
         "flush_denormals": flush_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
+        "replicas": manifest.replicas,
         "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
@@ -445,6 +446,8 @@ def described(manifest: Manifest) -> str:
     fields = dataclasses.asdict(manifest)
     for name in ("calls", "fingerprints", "weights"):
         del fields[name]
+    if fields["replicas"] == 1:
+        del fields["replicas"]
     for frozen in fields["frozen"]:
         del frozen["sha256"]
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

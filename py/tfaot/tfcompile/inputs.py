@@ -64,12 +64,11 @@ class Inputs:
 
 def to_lower(graph: graph_pb2.GraphDef) -> bool:
     """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
-    from tfaot.graph import convolutions, convolutions_3d, fourier, linear
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
     from tfaot.graph.splice import any_node
 
-    return convolutions.any_by_kernel(graph) or any_node(
-        graph, lambda op: op in convolutions_3d.OPS or op in linear.OPS or fourier.OP.fullmatch(op)
-    )
+    ops = {*convolutions_3d.OPS, *collectives.OPS, *linear.OPS}
+    return convolutions.any_by_kernel(graph) or any_node(graph, lambda op: op in ops or fourier.OP.fullmatch(op))
 
 
 def positional(config: str, function: Function, folder: str) -> str:
@@ -117,13 +116,13 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any, *, gradients_only: b
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
-    from tfaot.graph import convolutions, convolutions_3d, fourier, linear
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    rewrites = () if gradients_only else (convolutions_3d, fourier, linear)
+    rewrites = () if gradients_only else (convolutions_3d, fourier, linear, collectives)
     lowered = sum(rewrite.for_xla(program) for rewrite in rewrites)
     lowered += convolutions.for_xla(program)
     program.prune()

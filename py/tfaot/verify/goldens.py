@@ -21,7 +21,7 @@ from tfaot.core import caller, drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
-from tfaot.verify import program, rounded, sensitivity
+from tfaot.verify import program, replicas, rounded, sensitivity
 from tfaot.verify.accepted import ANY, ranges
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.digest import FULL, Array, digest, reals
@@ -67,6 +67,12 @@ def compute_goldens(request: Request) -> TfaotError | None:
     graph = convolutions.for_tensorflow(graph)
     initial = safetensors.read(request.variables)
     stored = safetensors.read(request.golden_inputs)
+    if manifest.replicas > 1:
+        replicas.check(manifest)
+        request = dataclasses.replace(request, unseen=replicas.patterns(request.unseen))
+        initial = replicas.joined_values(manifest, initial)
+        stored = replicas.joined_inputs(stored)
+        manifest, graph = replicas.joined(manifest, graph)
     with Runner(manifest, graph) as runner:
         goldens = functools.partial(_goldens, request, manifest, graph, runner, initial, stored)
         made: _Goldens | None = None

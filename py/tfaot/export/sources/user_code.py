@@ -18,7 +18,7 @@ import tensorflow as tf
 import tfaot
 from tfaot.core import caller, isolate
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources import replicas
+from tfaot.export.sources import distribution
 
 SEED = 1
 """Seed of TensorFlow, NumPy, and `random` while user code runs, so two exports produce the same initial values."""
@@ -38,7 +38,8 @@ def seed_everything() -> None:
 class UserCode:
     """A model's Python file, run so that its errors point to lines in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, replicas: int = 0) -> None:
+        """Runs the file. A `tf.distribute` strategy has this number of replicas; 0 if the target doesn't say."""
         self.path = path
         self._root = os.getcwd() + os.sep
         self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
@@ -47,7 +48,12 @@ class UserCode:
         self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
         self._shown: dict[str, str] = {}
         self._warned = False
-        replicas.watch(self._reduced)
+        self._refusal: TfaotError | None = None
+        distribution.refuse(self._several)
+        if replicas > 1:
+            distribution.distribute(replicas)
+        elif not replicas:
+            distribution.watch(self._reduced)
         self.module = self._load()
 
     def _reduced(self, strategy: str, frames: Iterable[Any]) -> None:
@@ -56,9 +62,19 @@ class UserCode:
             self._warned = True
             isolate.warn(
                 f"{self.path}: tf.distribute's {strategy} has one replica here, so the compiled code reduces nothing over "
-                f"replicas: at {self.place(frames) or self.path}; to train in several processes, average gradients between "
-                "two entry points, in your program"
+                f"replicas: at {self.place(frames) or self.path}; to train in several processes, say how many replicas there are: "
+                f"{caller.setting('replicas', 4)}"
             )
+
+    def _several(self, strategy: str, replicas: int, frames: Iterable[Any]) -> None:
+        """Refuses a strategy with all of its replicas in this process."""
+        self._refusal = TfaotError(
+            f"{self.path}: tf.distribute's {strategy} runs {replicas} replicas at {self.place(frames) or self.path}",
+            exists="the graph of all replicas together; each one is to be an instance of the compiled class",
+            do=f"give the strategy one device, such as MirroredStrategy(['CPU:0']), and the target "
+            f"{caller.setting('replicas', replicas)}",
+        )
+        raise self._refusal
 
     def place(self, frames: Iterable[Any]) -> str:
         """Returns `file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
@@ -92,7 +108,8 @@ class UserCode:
         except TfaotError:
             raise
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            raise self.error(what, error) from None
+            # AutoGraph makes another exception of the refusal.
+            raise self._refusal or self.error(what, error) from None
 
     def error(self, what: str, error: BaseException) -> TfaotError:
         """Makes an error from an exception in the user's code."""
