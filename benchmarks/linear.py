@@ -96,7 +96,7 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
             prepared.append((run, rows))
 
         def once() -> float:
-            return sum(
+            times: list[float] = [
                 kernels.Time(
                     run.numbers,
                     int(dtype == np.float32),
@@ -106,7 +106,8 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
                     count,
                 )
                 for run, rows in prepared
-            )
+            ]
+            return sum(times)
 
         return once
 

@@ -33,3 +33,9 @@ class Filter(tf.Module):
             -0.5 * tf.reduce_sum(scaled**2) - tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root))) - np.log(2 * np.pi)
         )
         return {"estimate": state, "likelihood": log}
+
+
+
+def model():
+    """Returns the module; its functions are entry points."""
+    return Filter()

@@ -14,7 +14,7 @@ int main() {
     const double x = 0.1 * step * 1.5, y = 4 - 0.1 * step * 0.5;
     filter.measured()(0) = x + noise(random);
     filter.measured()(1) = y + noise(random);
-    filter.Update();
+    filter.update();
     error = std::hypot(filter.estimate()(0) - x, filter.estimate()(1) - y);
     if (step % 50 == 0) {
       std::printf("%d: off by %.3f, velocity %.2f %.2f\n", step, error,

@@ -26,7 +26,7 @@ def for_xla(program: Program) -> int:
     """Rewrites all ops, also in functions, and returns how many there were.
 
     Raises:
-      TfaotError: the size of a matrix isn't known.
+      TfaotError: the size of a matrix isn't known, and XLA has no kernel for the op.
     """
     orders: Orders = {}
 
@@ -41,6 +41,8 @@ def for_xla(program: Program) -> int:
         shapes = [shape(name) for name in operands(node)]
         for sizes in shapes:
             if sizes is None or None in sizes:
+                if node.op not in _ONLY_HERE:
+                    return
                 raise TfaotError(
                     f"{node.name}: {node.op} of a size that is known only at run time",
                     exists=f"an operand of shape {list(sizes) if sizes is not None else 'of unknown rank'}",
@@ -231,3 +233,6 @@ OPS: Mapping[str, Callable[..., Any]] = {
     "Svd": _singular,
 }
 """What builds each op of its operands, as one tensor or a tuple of them."""
+
+_ONLY_HERE = frozenset({"LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixSolveLs"})
+"""Those of which XLA has none for sizes that are known only at run time."""

@@ -12,9 +12,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from tfaot.core.errors import TfaotError
 from tfaot.export.sources import mlir
-from tfaot.export.sources.mlir import Type
+from tfaot.export.sources.mlir import MlirError, Type
 
 CALL = re.compile(r"stablehlo\.custom_call @lapack_[sdcz](\w+?)(?:_ffi)?\(")
 """A call, and the routine without the letter of its dtype."""
@@ -27,7 +26,7 @@ def results(text: str, operands: Sequence[Any], types: Sequence[Type]) -> list[A
     """Returns the results of an operation, or None if it is another one.
 
     Raises:
-      TfaotError: there is nothing for a call in TensorFlow's ops.
+      MlirError: there is nothing for a call in TensorFlow's ops.
     """
     text = text.partition("\n")[0]
     if match := re.search(r"stablehlo\.(cholesky|triangular_solve)\b", text):
@@ -123,10 +122,9 @@ def _trsm(config: Config, _types: Sequence[Type], matrix: Any, rhs: Any) -> list
 def _getrf(_config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     rows, columns = matrix.shape[-2:]
     if rows > columns:
-        raise TfaotError(
-            f"LU decomposition of {rows} x {columns} values",
-            exists="TensorFlow's op, which takes as many rows as columns",
-            do="use a QR decomposition, or add columns",
+        raise MlirError(
+            f"error: LU decomposition of {rows} rows and {columns} columns: TensorFlow's op takes no more rows than columns; use a "
+            "QR decomposition"
         )
     factors, order = tf.linalg.lu(matrix[..., :rows])
     if columns > rows:
@@ -171,10 +169,8 @@ def _orgqr(_config: Config, types: Sequence[Type], _reflectors: Any, tau: Any) -
     try:
         matrix = tau.graph.get_tensor_by_name(tau.op.get_attr(_REFLECTED).decode())
     except ValueError:
-        raise TfaotError(
-            "a product of Householder reflectors",
-            exists="reflectors that don't come from the QR decomposition right before it",
-            do="use jnp.linalg.qr",
+        raise MlirError(
+            "error: a product of Householder reflectors that don't come from the QR decomposition before it; use jnp.linalg.qr"
         ) from None
     columns = types[0].shape[-1]
     orthogonal, _ = tf.linalg.qr(matrix, full_matrices=columns > min(matrix.shape[-2:]))
