@@ -1,4 +1,4 @@
-"""A convolution and two dense layers with batch norm, trained with Adam by several replicas, which average moving statistics."""
+"""A convolution and two dense layers with batch norm, trained with Adam by several replicas."""
 
 import keras
 from training import Trainer, golden_fn  # noqa: F401

@@ -33,14 +33,16 @@ void Fill(Model& model, int step, int rank) {
   float* pixel = model.images().data();
   for (std::int32_t& label : model.labels()) {
     label = static_cast<std::int32_t>(random() % 10);
-    for (const float value : pictures[label]) *pixel++ = value + 2 * normal(random);
+    for (const float value : pictures[label])
+      *pixel++ = value + 2 * normal(random);
   }
 }
 
 // Gives all replicas the variables of rank 0.
 bool Broadcast(Model& model, tfaot::MpiReplicas& replicas) {
   for (const tfaot::TensorInfo& variable : Model::Info().variables) {
-    if (!replicas.Broadcast(tfaot::Values(model, variable), variable.bytes)) return false;
+    if (!replicas.Broadcast(tfaot::Values(model, variable), variable.bytes))
+      return false;
   }
   return true;
 }
@@ -53,15 +55,19 @@ int Fail(const char* what) {
 int Train(int steps, const char* checkpoint, int killed) {
   tfaot::MpiReplicas replicas(MPI_COMM_WORLD);
   Model model;
-  if (!model.set_collectives(replicas.collectives())) return Fail(model.error());
-  std::FILE* const file = replicas.rank() == 0 && checkpoint != nullptr ? std::fopen(checkpoint, "rb") : nullptr;
+  if (!model.set_collectives(replicas.collectives()))
+    return Fail(model.error());
+  std::FILE* const file = replicas.rank() == 0 && checkpoint != nullptr
+                              ? std::fopen(checkpoint, "rb")
+                              : nullptr;
   if (file != nullptr) {
     std::fclose(file);
     if (!model.Load(checkpoint)) return Fail(model.error());
   }
   if (!Broadcast(model, replicas)) return Fail("the weights didn't arrive");
   // The optimizer counts steps, so the checkpoint knows where it was written.
-  for (int step = static_cast<int>(*model.optimizer_iteration()); step < steps; ++step) {
+  for (int step = static_cast<int>(*model.optimizer_iteration()); step < steps;
+       ++step) {
     if (step == killed && replicas.rank() == 1) std::_Exit(1);
     Fill(model, step, replicas.rank());
     if (!model.train()) return Fail(model.error());
@@ -80,8 +86,9 @@ int Train(int steps, const char* checkpoint, int killed) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const int status = Train(argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? argv[2] : nullptr,
-                           argc > 3 ? std::atoi(argv[3]) : -1);
+  const int status =
+      Train(argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? argv[2] : nullptr,
+            argc > 3 ? std::atoi(argv[3]) : -1);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
   MPI_Finalize();
 }

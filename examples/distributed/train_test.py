@@ -1,4 +1,4 @@
-"""Trains with processes of MPI. Usage: train_test.py MPIEXEC PROGRAM_REPLICAS…"""
+"""Trains with processes of MPI. The arguments are MPI's program that starts processes, and programs to start."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class TrainTest(unittest.TestCase):
     programs: tuple[str, ...] = ()
 
     def setUp(self) -> None:
+        """Makes a folder for checkpoints."""
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
         self.checkpoint = str(Path(folder.name) / "checkpoint.safetensors")

@@ -70,9 +70,9 @@ struct Instance {
   const KernelCall* calls;
   RngState* rng;
   unsigned char* scratch;
-  ThreadPool* threads;  // null for none
-  Hooks* hooks;         // not null in a run with hooks
-  bool* cancelled;      // set when they end it
+  ThreadPool* threads;                   // null for none
+  Hooks* hooks;                          // not null in a run with hooks
+  bool* cancelled;                       // set when they end it
   const tfaot_collectives* collectives;  // not null if the program has some
   bool* disconnected;                    // set when one fails
 };

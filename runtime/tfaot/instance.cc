@@ -120,13 +120,13 @@ Status CheckCollectives(const char* asked, int replicas,
   } else {
     return Status();
   }
-  return Status(Code::kInvalidArgument,
-                Message(std::string(asked) +
-                            " got collectives that don't fit the model",
-                        got + "; the model is for " + std::to_string(replicas) +
-                            " replicas, 0 to " + std::to_string(replicas - 1),
-                        "start as many replicas, or build the model with "
-                        "another number of replicas"));
+  return Status(
+      Code::kInvalidArgument,
+      Message(std::string(asked) + " got collectives that don't fit the model",
+              got + "; the model is for " + std::to_string(replicas) +
+                  " replicas, 0 to " + std::to_string(replicas - 1),
+              "start as many replicas, or build the model with "
+              "another number of replicas"));
 }
 
 void OutOfMemory() {

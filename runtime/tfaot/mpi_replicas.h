@@ -64,7 +64,8 @@ class MpiReplicas {
   int rank() const noexcept { return collectives_.rank; }
   int size() const noexcept { return collectives_.size; }
 
-  // Gives all processes the values of rank 0, such as a variable's after Load().
+  // Gives all processes the values of rank 0, such as a variable's after
+  // Load().
   bool Broadcast(void* data, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes; at += kMost) {
       const std::size_t part = bytes - at < kMost ? bytes - at : kMost;
@@ -98,10 +99,9 @@ class MpiReplicas {
       self.pending_.back().requests.push_back(MPI_REQUEST_NULL);
       char* const data =
           static_cast<char*>(call->data) + at * static_cast<std::size_t>(bytes);
-      if (!self.Succeeded(
-              MPI_Iallreduce(MPI_IN_PLACE, data, static_cast<int>(part), dtype,
-                             op, self.communicator_,
-                             &self.pending_.back().requests.back()))) {
+      if (!self.Succeeded(MPI_Iallreduce(
+              MPI_IN_PLACE, data, static_cast<int>(part), dtype, op,
+              self.communicator_, &self.pending_.back().requests.back()))) {
         return 1;
       }
     }
@@ -132,10 +132,9 @@ class MpiReplicas {
 
   static void Abort(void* context) {
     auto& self = *static_cast<MpiReplicas*>(context);
-    std::fprintf(stderr, "replica %d: %s; all processes end\n",
-                 self.collectives_.rank,
-                 self.error_.empty() ? "its run has ended"
-                                     : self.error_.c_str());
+    std::fprintf(
+        stderr, "replica %d: %s; all processes end\n", self.collectives_.rank,
+        self.error_.empty() ? "its run has ended" : self.error_.c_str());
     MPI_Abort(self.communicator_, 1);
   }
 

@@ -86,7 +86,8 @@ class ThreadReplicas {
     Exchange& exchange = all.exchanges_[number - all.first_];
     const tfaot_collective& first = exchange.call;
     if (call->kind != TFAOT_ALL_REDUCE || Bytes(call->dtype) == 0) {
-      return all.End(replica, "tfaot/thread_replicas.h is older than the model");
+      return all.End(replica,
+                     "tfaot/thread_replicas.h is older than the model");
     }
     if (first.id != call->id || first.op != call->op ||
         first.dtype != call->dtype || first.count != call->count) {
@@ -189,7 +190,8 @@ class ThreadReplicas {
   template <typename T>
   static void ReduceAs(const tfaot_collective& call,
                        const std::vector<void*>& data, std::size_t rank) {
-    const auto begin = static_cast<std::size_t>(call.count * rank / data.size());
+    const auto begin =
+        static_cast<std::size_t>(call.count * rank / data.size());
     const auto end =
         static_cast<std::size_t>(call.count * (rank + 1) / data.size());
     for (std::size_t i = begin; i < end; ++i) {

@@ -316,10 +316,9 @@ class Verifier {
             const T* values, std::size_t size) {
     if (!values_.wanted()) return;
     const std::string text(name);
-    values_.Add(
-        "step" + std::to_string(step) + "/" +
-            text.substr(0, text.find(" at ")) + replica_,
-        shape, values, size);
+    values_.Add("step" + std::to_string(step) + "/" +
+                    text.substr(0, text.find(" at ")) + replica_,
+                shape, values, size);
   }
 
   // The number of values in `rows` rows of a batch.

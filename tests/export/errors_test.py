@@ -205,7 +205,8 @@ def model(x):
             found = printed.getvalue()
             if warned:
                 self.assertRegex(
-                    found, rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; .*replicas = 4\n$"
+                    found,
+                    rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; .*replicas = 4\n$",
                 )
             else:
                 self.assertEqual(found, "")

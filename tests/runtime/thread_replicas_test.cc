@@ -1,4 +1,5 @@
-// Replicas as threads: what each collective gives, and that none waits for one that has ended.
+// Replicas as threads: what each collective gives, and that none waits for one
+// that has ended.
 #include "tfaot/thread_replicas.h"
 
 #include <chrono>
@@ -9,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-#define EXPECT(condition)                                                     \
-  do {                                                                        \
-    if (!(condition)) {                                                       \
-      std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
-      std::exit(1);                                                           \
-    }                                                                         \
+#define EXPECT(condition)                                         \
+  do {                                                            \
+    if (!(condition)) {                                           \
+      std::printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                               \
+    }                                                             \
   } while (false)
 
 namespace {
@@ -125,7 +126,8 @@ void TestAbort() {
     const auto call = Call(0, TFAOT_ADD, TFAOT_FLOAT32, data);
     EXPECT(own.start(own.context, &call) != 0 ||
            own.wait(own.context, &call) != 0);
-    EXPECT(own.error(own.context) == std::string("replica 1: its run has ended"));
+    EXPECT(own.error(own.context) ==
+           std::string("replica 1: its run has ended"));
   });
   EXPECT(Clock::now() - begin < std::chrono::minutes(1));
 }

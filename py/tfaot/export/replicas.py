@@ -28,7 +28,9 @@ def count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, st
         return 1
     entries = manifest.entry_points
     program = inlined(
-        graph, (name for entry in entries for name in entry.feeds), (name for entry in entries for name in entry.fetches)
+        graph,
+        (name for entry in entries for name in entry.feeds),
+        (name for entry in entries for name in entry.fetches),
     )
     try:
         sizes = {each.replicas for each in collectives.all_in(program, places).values()}
@@ -41,11 +43,16 @@ def count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, st
             do="reduce over all replicas everywhere",
         )
     replicas = max(sizes, default=1)
-    if replicas > 1 and (manifest.max_batch or manifest.weights.names):
+    if replicas > 1 and manifest.max_batch:
         raise TfaotError(
-            f"{what}: the model reduces over {replicas} replicas, but has {'batch sizes' if manifest.max_batch else 'rounded weights'}",
-            exists="a run in parts would reduce as often as it has parts" if manifest.max_batch else "weights in another dtype",
-            do="fix the batch with dims, without batch_sizes" if manifest.max_batch else "leave the weights' dtype as it is",
+            f"{what}: the model reduces over {replicas} replicas, but has batch sizes",
+            exists="a run that is split would reduce as often as it has parts",
+            do="fix the batch with dims, without batch_sizes",
+        )
+    if replicas > 1 and manifest.weights.names:
+        raise TfaotError(
+            f"{what}: the model reduces over {replicas} replicas, but has rounded weights",
+            exists=f"weights in {manifest.weights.rounded_to}",
+            do="leave the weights' dtype as it is",
         )
     return replicas
-

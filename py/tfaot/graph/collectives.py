@@ -10,7 +10,6 @@ from typing import Any
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.core.errors import TfaotError
-from tfaot.graph.attributes import Shape
 from tfaot.graph.constants import value_of
 from tfaot.graph.ops import functions_of
 from tfaot.graph.program import Program
@@ -141,7 +140,9 @@ def for_xla(program: Program) -> int:
                 do="give the model fixed sizes",
             )
         node.input[:] = [node.input[0], *(operand for operand in node.input if operand.startswith("^"))]
-        splice(GraphTarget(program), node, [tf.TensorSpec(data.shape, data.dtype)], _built(collective, len(orders), orders))
+        splice(
+            GraphTarget(program), node, [tf.TensorSpec(data.shape, data.dtype)], _built(collective, len(orders), orders)
+        )
     program.graph.library.function.extend(order for order in orders if order is not None)
     return len(collectives)
 

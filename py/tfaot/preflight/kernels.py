@@ -21,7 +21,15 @@ DEVICE = "XLA_CPU_JIT"
 _CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
 SUBSTITUTED = frozenset(
-    {"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp", *_CONTROL_FLOW, *collectives.OPS, *collectives.GROUPS}
+    {
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "VarHandleOp",
+        *_CONTROL_FLOW,
+        *collectives.OPS,
+        *collectives.GROUPS,
+    }
 )
 """Ops without a kernel that tfcompile or our own code replaces: the model's inputs and variables, TensorFlow 1's control flow, and
 collectives."""

@@ -39,10 +39,12 @@ def check(manifest: Manifest) -> None:
 
 
 def joined(manifest: Manifest, graph: graph_pb2.GraphDef) -> tuple[Manifest, graph_pb2.GraphDef]:
-    """Returns the manifest and the graph of all replicas together: each has its own inputs, outputs, and variables, in this order."""
+    """Returns the manifest and the graph of all replicas together: each has its own inputs, outputs, and variables."""
     entries = manifest.entry_points
     program = inlined(
-        graph, (name for entry in entries for name in entry.feeds), (name for entry in entries for name in entry.fetches)
+        graph,
+        (name for entry in entries for name in entry.feeds),
+        (name for entry in entries for name in entry.fetches),
     )
     reductions = collectives.all_in(program)
     result = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
@@ -55,9 +57,7 @@ def joined(manifest: Manifest, graph: graph_pb2.GraphDef) -> tuple[Manifest, gra
     replaced = dataclasses.replace(
         manifest,
         entry_points=tuple(_entry(entry, manifest) for entry in entries),
-        variables=tuple(
-            _of(variable, rank) for rank in range(manifest.replicas) for variable in manifest.variables
-        ),
+        variables=tuple(_of(variable, rank) for rank in range(manifest.replicas) for variable in manifest.variables),
         replicas=1,
     )
     return replaced, result
@@ -94,9 +94,7 @@ def shown(name: str, rank: int | str) -> str:
 
 
 def _of(tensor: _T, rank: int) -> _T:
-    return dataclasses.replace(
-        tensor, name=prefixed(tensor.name, rank), cpp_name=shown(tensor.cpp_name, rank)
-    )
+    return dataclasses.replace(tensor, name=prefixed(tensor.name, rank), cpp_name=shown(tensor.cpp_name, rank))
 
 
 def _entry(entry: EntryPoint, manifest: Manifest) -> EntryPoint:

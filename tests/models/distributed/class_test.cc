@@ -1,4 +1,5 @@
-// Replicas in a program: that several do what one does with all rows, and what happens if they don't fit or one ends.
+// Replicas in a program: that several do what one does with all rows, and what
+// happens if they don't fit or one ends.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,7 +25,8 @@ constexpr int kColumns = 5;
 std::vector<float> Rows(int step) {
   std::vector<float> rows(kRows * kColumns);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = std::sin(static_cast<float>(7 * i + 31 * static_cast<std::size_t>(step)));
+    rows[i] = std::sin(
+        static_cast<float>(7 * i + 31 * static_cast<std::size_t>(step)));
   }
   return rows;
 }
@@ -37,7 +39,9 @@ std::vector<float> Train(Model& model, int rank, int size) {
     const std::vector<float> rows = Rows(step);
     const std::size_t own = rows.size() / static_cast<std::size_t>(size);
     EXPECT(model.train_x().size() == own);
-    std::memcpy(model.train_x().data(), &rows[own * static_cast<std::size_t>(rank)], own * sizeof(float));
+    std::memcpy(model.train_x().data(),
+                &rows[own * static_cast<std::size_t>(rank)],
+                own * sizeof(float));
     EXPECT(model.train());
     losses.push_back(*model.train_loss());
   }
@@ -83,7 +87,10 @@ void TestErrors() {
   EXPECT(model.predict());  // it needs no other replica
   tfaot::ThreadReplicas four(4);
   EXPECT(!model.set_collectives(four.collectives(1)));
-  EXPECT(std::strstr(model.error(), "found: replica 1 of 4; the model is for 2 replicas, 0 to 1") != nullptr);
+  EXPECT(std::strstr(
+             model.error(),
+             "found: replica 1 of 4; the model is for 2 replicas, 0 to 1") !=
+         nullptr);
   EXPECT(!model.set_collectives(nullptr));
   EXPECT(!model.train());
 }

@@ -24,7 +24,8 @@ class ThreadReplicas {
  public:
   explicit ThreadReplicas(int size) : sound_(size) {
     for (int rank = 0; rank < size; ++rank) {
-      ranks_.push_back({sound_.collectives(rank), {}, *sound_.collectives(rank)});
+      ranks_.push_back(
+          {sound_.collectives(rank), {}, *sound_.collectives(rank)});
     }
     for (Rank& rank : ranks_) {
       rank.broken.context = &rank;
@@ -42,7 +43,8 @@ class ThreadReplicas {
         for (std::size_t i = 0; i < call->count; ++i) {
           if (fault == Fault::kDropped) data[i] = own.before[i];
           if (fault == Fault::kAveragedTwice) data[i] /= 2;
-          if (fault == Fault::kWrongRank) data[i] = 2 * (data[i] - own.before[i]);
+          if (fault == Fault::kWrongRank)
+            data[i] = 2 * (data[i] - own.before[i]);
         }
         return status;
       };
@@ -82,13 +84,16 @@ int main(int argc, char** argv) {
   int failed = 0;
   // Two gradients and the loss.
   for (tfaot::faulty = 0; tfaot::faulty < 3; ++tfaot::faulty) {
-    for (const auto fault : {tfaot::Fault::kNone, tfaot::Fault::kDropped, tfaot::Fault::kAveragedTwice,
-                             tfaot::Fault::kWrongRank}) {
+    for (const auto fault :
+         {tfaot::Fault::kNone, tfaot::Fault::kDropped,
+          tfaot::Fault::kAveragedTwice, tfaot::Fault::kWrongRank}) {
       tfaot::fault = fault;
       const bool passed = generated_main(argc, argv) == 0;
       if (passed == (fault == tfaot::Fault::kNone)) continue;
-      std::printf("reduction %d, fault %d: the generated test %s\n", tfaot::faulty, static_cast<int>(fault),
-                  passed ? "doesn't notice it  FAILED" : "fails without one  FAILED");
+      std::printf(
+          "reduction %d, fault %d: the generated test %s\n", tfaot::faulty,
+          static_cast<int>(fault),
+          passed ? "doesn't notice it  FAILED" : "fails without one  FAILED");
       ++failed;
     }
   }

@@ -23,7 +23,9 @@ def model(x, n):
     return {
         "v1": first,
         "v2": second(tf.tanh(first), 2, "Mul"),
-        "v3": tf.raw_ops.CollectiveReduceV3(input=x * 3, communicator=group, group_assignment=[[0, 1]], reduction="Add"),
+        "v3": tf.raw_ops.CollectiveReduceV3(
+            input=x * 3, communicator=group, group_assignment=[[0, 1]], reduction="Add"
+        ),
         "nccl": tf.raw_ops.NcclAllReduce(input=x[0], reduction="max", num_devices=REPLICAS, shared_name="a"),
         "xla": gen_xla_ops.xla_all_reduce(x[:, 1], [[0, 1]], "Min", "CrossReplica"),
         "mean": gen_xla_ops.xla_all_reduce(x[:, 2], [[0, 1]], "Mean", "CrossReplica"),
@@ -33,6 +35,8 @@ def model(x, n):
         "double": second(tf.cast(x, tf.float64) / 3, 7),
         "integers": second(n, 8),
         "long": second(tf.cast(n, tf.int64), 9, "Max"),
-        "alone": tf.raw_ops.CollectiveReduceV2(input=x, group_size=1, group_key=2, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"),
+        "alone": tf.raw_ops.CollectiveReduceV2(
+            input=x, group_size=1, group_key=2, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"
+        ),
         "empty": second(x[:0], 10),
     }

@@ -23,7 +23,7 @@ _REDUCTIONS: tuple[tuple[type, str], ...] = (
 
 
 def refuse(several: Callable[[str, int, Iterable[Any]], None]) -> None:
-    """Calls `several` with a strategy's name and number of replicas when one of several replicas runs, in the rest of this process."""
+    """Calls `several` with a strategy's name and number of replicas if these are several, in the rest of this process."""
     run = distribute_lib.StrategyBase.run
 
     @functools.wraps(run)
@@ -33,7 +33,7 @@ def refuse(several: Callable[[str, int, Iterable[Any]], None]) -> None:
             several(type(self).__name__, own, tf_stack.extract_stack())
         return run(self, *args, **kwargs)
 
-    setattr(distribute_lib.StrategyBase, "run", call)
+    distribute_lib.StrategyBase.run = call
 
 
 def watch(lost: Callable[[str, Iterable[Any]], None]) -> None:
@@ -80,10 +80,10 @@ def distribute(replicas: int) -> None:
         strategy = _strategy(self)
         return replicas if _alone(strategy) else int(strategy.extended._num_replicas_in_sync)
 
-    setattr(extended, "reduce_to", all_reduce_to)
-    setattr(extended, "batch_reduce_to", batch_all_reduce_to)
+    extended.reduce_to = all_reduce_to
+    extended.batch_reduce_to = batch_all_reduce_to
     for owner in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase):
-        setattr(owner, "num_replicas_in_sync", property(count))
+        owner.num_replicas_in_sync = property(count)
 
 
 def _strategy(self: Any) -> Any:

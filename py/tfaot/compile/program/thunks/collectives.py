@@ -95,7 +95,7 @@ def thunks(
 
 
 def check(functions: Iterable[CompiledFunction], what: str) -> None:
-    """Checks that the code of all CPU levels has the same collectives in the same order, because replicas can run on different CPUs.
+    """Checks that the code of all CPU levels has the same collectives in the same order: replicas can run on different CPUs.
 
     Raises:
       TfaotError: it hasn't.
@@ -127,8 +127,10 @@ def overlapped(function: CompiledFunction) -> CompiledFunction:
     """
     steps: list[Thunk] = []
     for thunk in function.thunks:
-        parts = ("Start", "Wait") if isinstance(thunk, Collective) else ()
-        steps += [dataclasses.replace(thunk, part=part) for part in parts] or [thunk]  # type: ignore[call-arg]
+        if isinstance(thunk, Collective):
+            steps += (dataclasses.replace(thunk, part=part) for part in ("Start", "Wait"))
+        else:
+            steps.append(thunk)
     if len(steps) == len(function.thunks):
         return function
     users: list[list[int]] = [[] for _ in steps]
