@@ -42,7 +42,7 @@ class Emitter:
         self.facts = {f"::tfaot::Executor::kAlignment == {ALIGNMENT}": None}
         """What the program asserts about the runtime."""
         self.needs = set[str]()
-        """Parts of the runtime: `bounds`, `calls`, `collectives`, `complex`, `fourier`, `linear_algebra`, `mlp_fusion`, `half`,
+        """Parts of the runtime: `bounds`, `calls`, `collectives`, `complex`, `fourier`, `linear`, `mlp_fusion`, `half`,
         `sort`, or `winograd`."""
         used = {at.buffer for thunk in walk(function.thunks) for at, _ in thunk.places}
         used |= set(function.results)
