@@ -185,7 +185,9 @@ def pip_download(rctx, *, title, size):
     if result.return_code != 0:
         fail("pip of {} couldn't download {}:\n{}".format(python["executable"], title, result.stderr.strip()[-4000:]))
     for wheel in rctx.path("wheels").readdir():
-        rctx.extract(wheel, type = "zip")
+        rctx.symlink(wheel, "wheel.zip")  # Bazel 7 goes by the name
+        rctx.extract("wheel.zip")
+        rctx.delete("wheel.zip")
     rctx.delete("wheels")
 
 def _byte_compile(rctx, python, folder, title, expected):
