@@ -171,6 +171,15 @@ class DistributionTest(StageTest):
             with self.subTest(lines):
                 self.assertRegex(self.error_of(self.export, function(*lines)), wanted)
 
+    def test_nothing_to_reduce(self) -> None:
+        """A number of replicas that has no effect, or that isn't the op's, is an error."""
+        for line, wanted in (
+            ("return x + 1", "replicas = 4, but the model reduces over 1\n  found: nothing that reduces over replicas"),
+            (f"return {REDUCE.format('x', 2)}", "replicas = 4, but the model reduces over 2\n"),
+        ):
+            with self.subTest(line):
+                self.assertIn(wanted, self.error_of(self.export, function(line), replicas=4))
+
     def test_batches(self) -> None:
         """A class that splits a batch would reduce as often as it splits."""
         text = function(f"return {REDUCE.format('x', 2)}").replace("[4]", "[None]")

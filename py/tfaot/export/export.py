@@ -63,7 +63,10 @@ def export(request: Request) -> None:
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs
-    result = dataclasses.replace(result, replicas=replicas.count(described.graph, result, whole.sources, what))
+    result = dataclasses.replace(
+        result,
+        replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas),
+    )
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:
             rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
 from tfaot.graph import collectives
 from tfaot.graph.calls import inlined
 
 
-def count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, str], what: str) -> int:
+def count(
+    graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, str], what: str, *, wanted: int = 0
+) -> int:
     """Returns how many replicas the collectives of a graph are for; 1 if there are none.
 
     Args:
@@ -20,10 +23,23 @@ def count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, st
       manifest: what is known of the model.
       places: `file:line` by node, or `function/node` inside functions.
       what: names the model's file, for messages.
+      wanted: the number that the target says; 0 if it says none.
 
     Raises:
-      TfaotError: replicas could reduce in different orders, or collectives are for different numbers of replicas.
+      TfaotError: replicas could reduce in different orders, or collectives are for another number of replicas.
     """
+    number = _count(graph, manifest, places, what)
+    if wanted > 1 and number != wanted:
+        raise TfaotError(
+            f"{what}: {caller.setting('replicas', wanted)}, but the model reduces over {number}",
+            exists="reductions outside of a strategy" if number > 1 else "nothing that reduces over replicas",
+            do="reduce with a tf.distribute strategy, as docs/guide/distributed.md shows, or remove "
+            f"{caller.option('replicas')}",
+        )
+    return number
+
+
+def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, str], what: str) -> int:
     if not collectives.any_in(graph):
         return 1
     entries = manifest.entry_points
