@@ -402,7 +402,8 @@ model = Model()
                 XlaReplicaId 'XlaReplicaId' at model.py:14
 
               found: XLA's ahead-of-time compiler has no code for talking to other devices
-              to do: compile the model for a single device, without a distribution strategy; the check lists all that \
+              to do: reduce over replicas instead, which compiles (docs/guide/distributed.md): tf.distribute's all_reduce, \
+or tf.raw_ops.CollectiveReduceV2; or let your program exchange values between two entry points; the check lists all that \
 doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
