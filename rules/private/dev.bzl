@@ -42,7 +42,7 @@ package(default_visibility = ["//visibility:public"])
 
 cc_import(
     name = "library",
-    shared_library = "data/lib/libmpi.so",
+    shared_library = "data/lib/libmpi.so.12",
 )
 
 cc_library(
