@@ -189,17 +189,17 @@ class Build:
         """Measures the core's limits: the best of several processes, because bandwidth depends on where their memory is."""
         say("measuring the roofline")
         command = [str(self.output("benchmarks/roofline"))]
-        found: list[dict[str, Any]] = []
+        limits: list[dict[str, Any]] = []
         for _ in range(8):
             done = subprocess.run(
                 command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cpus)
             )
-            found.append(json.loads(done.stdout))
+            limits.append(json.loads(done.stdout))
         return {
-            "gflops": max(each["gflops"] for each in found),
+            "gflops": max(measured["gflops"] for measured in limits),
             "bandwidth": [
                 {"kib": points[0]["kib"], "gb_per_s": max(point["gb_per_s"] for point in points)}
-                for points in zip(*(each["bandwidth"] for each in found), strict=True)
+                for points in zip(*(measured["bandwidth"] for measured in limits), strict=True)
             ],
         }
 
@@ -214,12 +214,12 @@ class Build:
             env={**os.environ, "PYTHONPATH": f"{ROOT}:{self.packages()}"},
         )
         flops: dict[str, int] = json.loads(done.stdout)
-        found = {}
+        work = {}
         for name in names:
             file = self.output(f"{MODELS[name].package}/{MODELS[name].library}.model.json")
             size = variable_bytes(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else 0
-            found[name] = {"flops": flops.get(name, 0), "variables": size}
-        return found
+            work[name] = {"flops": flops.get(name, 0), "variables": size}
+        return work
 
     def peers(self, name: str, peers: Sequence[str], threads: int = 1) -> tuple[list[Peer], dict[str, str]]:
         """Returns the peers that can be started for a model, and why the others can't.
@@ -241,13 +241,13 @@ class Build:
         inputs = write_inputs(str(self.output(library)), str(folder / name))
         case = json.dumps({"model": name, "inputs": inputs, "files": paths, "folder": str(folder)})
         data = tuple(i["path"] for i in inputs)
-        found, missing = [], {}
+        started, missing = [], {}
         for peer in (OURS, *peers):
             try:
-                found.append(self._peer(peer, name, case, data, str(folder), threads))
+                started.append(self._peer(peer, name, case, data, str(folder), threads))
             except (environments.NotInstalled, _Impossible) as error:
                 missing[peer] = str(error)
-        return found, missing
+        return started, missing
 
     def _peer(self, peer: str, name: str, case: str, data: tuple[str, ...], folder: str, threads: int) -> Peer:
         entry = MODELS[name]

@@ -132,15 +132,15 @@ def main() -> None:
         document["roofline"] = build.roofline(cpus)
         document["work"] |= build.work(models)
     for name in models:
-        found, missing = build.peers(name, peers, threads)
+        started, missing = build.peers(name, peers, threads)
         if name in broken:
             missing["ours"] = broken[name]
         if flags.converge:
-            document["converge"].append(harness.converge(name, found, plan, flags.converge))
+            document["converge"].append(harness.converge(name, started, plan, flags.converge))
         else:
             result = harness.compare(
                 name,
-                found,
+                started,
                 training=catalog.MODELS[name].training,
                 reference="tensorflow_session",
                 plan=plan,

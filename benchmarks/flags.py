@@ -107,9 +107,9 @@ class Model:
 
 def variants(sets: Sequence[str], without: Sequence[str]) -> list[Variant]:
     """Returns what to compare with the default: sets of flags, or omitted passes, each alone and all together."""
-    found = [Variant(name, tuple(SETS[name][0].split())) for name in sets]
-    found += [Variant(f"without_{name}", passes=("*", f"!{name}")) for name in without]
-    return found + ([Variant("without_any_pass", passes=("*", "!*"))] if len(without) > 1 else [])
+    others = [Variant(name, tuple(SETS[name][0].split())) for name in sets]
+    others += [Variant(f"without_{name}", passes=("*", f"!{name}")) for name in without]
+    return others + ([Variant("without_any_pass", passes=("*", "!*"))] if len(without) > 1 else [])
 
 
 def measure(
@@ -162,13 +162,13 @@ def measure(
     }
     if DEFAULT.name not in rounds:
         raise NotBuilt(missing[DEFAULT.name])
-    found = {}
-    for variant_name in (each for each in rounds if each != DEFAULT.name):
+    measured_variants = {}
+    for variant_name in (variant for variant in rounds if variant != DEFAULT.name):
         ratio = summary.best_ratio(rounds[variant_name], {DEFAULT.name: rounds[DEFAULT.name]})
         measured = results[0].measured[variant_name]
         if ratio is not None:
-            found[variant_name] = Found(ratio, measured.difference.largest, measured.size)
-    return Model(name, summary.times(rounds[DEFAULT.name]).minimum, found, missing)
+            measured_variants[variant_name] = Found(ratio, measured.difference.largest, measured.size)
+    return Model(name, summary.times(rounds[DEFAULT.name]).minimum, measured_variants, missing)
 
 
 def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machine: str) -> str:
@@ -183,15 +183,17 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
     titles = [catalog.MODELS[model.name].title for model in models]
     gains, differences = [], []
     for variant in wanted:
-        found = [model.found.get(variant.name) for model in models]
+        results = [model.found.get(variant.name) for model in models]
         words = " ".join(f"`{flag}`" for flag in variant.xla_flags)
-        if not any(found):
+        if not any(results):
             continue
-        cells = [f"{f.ratio.value:.2f} ({f.ratio.low:.2f} to {f.ratio.high:.2f})" if f else "–" for f in found]
+        cells = [f"{f.ratio.value:.2f} ({f.ratio.low:.2f} to {f.ratio.high:.2f})" if f else "–" for f in results]
         gains.append([variant.name, *cells])
         ieee = "" if variant.name not in SETS else ("yes" if SETS[variant.name][1] else "no")
         meaning = SETS[variant.name][2] if variant.name in SETS else ""
-        differences.append([variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in found)])
+        differences.append(
+            [variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in results)]
+        )
     lines = [
         "### Time of the default, divided by that of the variant",
         "",
@@ -208,7 +210,7 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
             # The compiler's own message begins with the model's class.
             reasons.setdefault((name, why.removeprefix("error: ").partition(": ")[2] or why), []).append(model.name)
     if reasons:
-        rows = [[name, why, ", ".join(found)] for (name, why), found in sorted(reasons.items())]
+        rows = [[name, why, ", ".join(names)] for (name, why), names in sorted(reasons.items())]
         lines += ["### Not measured", "", *table(["variant", "why", "models"], rows)]
     return "\n".join([f"    {command}", "", machine, "", *lines])
 

@@ -143,9 +143,11 @@ def compare(
             reference = next(iter(running))
         tolerance = plan.tolerance or (TRAINING_TOLERANCE if training else TOLERANCE)
         differences = {n: summary.difference(outputs[n], outputs[reference], tolerance) for n in running}
-        for name, found in differences.items():
-            if not found.tolerated:
-                gone[name] = f"its outputs are {found.largest:.2g} off {reference}'s, and {tolerance:g} is tolerated"
+        for name, difference in differences.items():
+            if not difference.tolerated:
+                gone[name] = (
+                    f"its outputs are {difference.largest:.2g} off {reference}'s, and {tolerance:g} is tolerated"
+                )
                 del running[name]
         rounds = _rounds(model, running, plan, gone)
         measured = {
@@ -188,7 +190,7 @@ def _rounds(
                     rounds[name].append([ns / 1000 for ns in process.time(plan.batches, calls[name])])
             except Failed as error:
                 gone[name] = str(error)
-    return {name: found for name, found in rounds.items() if name not in gone and found}
+    return {name: times for name, times in rounds.items() if name not in gone and times}
 
 
 def converge(model: str, peers: Sequence[Peer], plan: Plan, steps: int) -> dict[str, Any]:

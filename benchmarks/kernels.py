@@ -208,7 +208,7 @@ def convert() -> None:
 
 def ours(command: list[str], pinned: Callable[[], None]) -> dict[str, float]:
     """Returns the seconds of each shape in our kernels."""
-    found = {}
+    seconds = {}
     for shape in SHAPES:
         done = subprocess.run(
             [*command, f"--only={shape.name}"], capture_output=True, check=True, text=True, preexec_fn=pinned
@@ -216,8 +216,8 @@ def ours(command: list[str], pinned: Callable[[], None]) -> dict[str, float]:
         for line in done.stdout.splitlines():
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if cells[0] == shape.name:
-                found[shape.name] = float(cells[1]) * 1e-6
-    return found
+                seconds[shape.name] = float(cells[1]) * 1e-6
+    return seconds
 
 
 def main() -> None:
@@ -257,15 +257,15 @@ def main() -> None:
                 )
                 lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
                 times[library] = {line["name"]: line["seconds"] for line in lines}
-            for library, found in times.items():
-                for name, took in found.items():
+            for library, seconds in times.items():
+                for name, took in seconds.items():
                     best[library][name] = min(took, best[library].get(name, took))
     ratios = []
     print(
         "| shape | ours, us | oneDNN or MKL, us | XNNPACK, us | GFLOP/s | best peer / ours |\n|---|---|---|---|---|---|"
     )
     for shape in SHAPES:
-        mine, *peers = (found[shape.name] for found in best.values())
+        mine, *peers = (seconds[shape.name] for seconds in best.values())
         cells = [f"{took * 1e6:.1f}" for took in (mine, *peers)]
         ratios.append(min(peers) / mine)
         cells += [f"{shape.flops / mine * 1e-9:.1f}", f"{ratios[-1]:.2f}"]

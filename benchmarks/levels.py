@@ -41,7 +41,7 @@ def page(results: Sequence[harness.Result]) -> str:
         ratio = summary.best_ratio(high.rounds, {LEVELS[0]: low.rounds})
         assert ratio
         ratios.append(ratio.value)
-        times = [number(each.times.minimum) for each in (low, high)]
+        times = [number(level.times.minimum) for level in (low, high)]
         title = catalog.MODELS[result.model].title
         rows.append([title, *times, f"**{ratio.value:.2f}**", f"{ratio.low:.2f} to {ratio.high:.2f}"])
     heads = ["model", *(f"{level}, µs" for level in LEVELS), "ratio", "by round"]

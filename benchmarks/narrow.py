@@ -63,7 +63,7 @@ def constants(build: catalog.Build, library: str) -> int:
     manifest = json.loads(build.output(f"{library}.model.json").read_text(encoding="utf-8"))
     passes = json.loads(build.output(f"{library}.passes.json").read_text(encoding="utf-8"))
     sizes: list[int] = [4 * math.prod(frozen["shape"]) for frozen in manifest["frozen"]]
-    saved: int = sum(each["before"] - each["after"] for each in passes["packed"])
+    saved: int = sum(constant["before"] - constant["after"] for constant in passes["packed"])
     return sum(sizes) - saved
 
 

@@ -110,8 +110,10 @@ def main() -> None:
             library = str(build.output(f"{entry.package}/{entry.library}"))
             inputs = catalog.write_inputs(library, f"{folder}/{name}")
             driver = str(build.output(f"benchmarks/{name}_threads_driver"))
-            found = peers(driver, [str(tensor["path"]) for tensor in inputs], counts)
-            results.append(harness.compare(name, found, training=entry.training, reference="1", plan=plan, missing={}))
+            drivers = peers(driver, [str(tensor["path"]) for tensor in inputs], counts)
+            results.append(
+                harness.compare(name, drivers, training=entry.training, reference="1", plan=plan, missing={})
+            )
     asked = ["--models", *flags.models, "--threads", *map(str, counts), "--rounds", str(flags.rounds)]
     asked += ["--batches", str(flags.batches), "--batch_ms", f"{flags.batch_ms:g}"]
     words = (

@@ -52,10 +52,10 @@ class Builder:
         self._folder = folder
         root = self._root = catalog.ROOT
         self._python_path = os.pathsep.join([str(root / "py"), packages])
-        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-        if not found:
+        compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        if not compiler:
             raise NotBuilt("no C++ compiler on PATH: set CXX")
-        self._compiler = [found, "-std=c++17", "-DNDEBUG", "-w", f"-I{root}/runtime", f"-I{root}"]
+        self._compiler = [compiler, "-std=c++17", "-DNDEBUG", "-w", f"-I{root}/runtime", f"-I{root}"]
         self._runtime: list[str] = []
 
     def _out(self, library: str, variant: Variant) -> pathlib.Path:

@@ -34,7 +34,7 @@ def either(ctx, cc_toolchain, features, static, dynamic):
 
 def _own(target):
     """Returns a target's own linker input."""
-    (own,) = [each for each in target[CcInfo].linking_context.linker_inputs.to_list() if each.owner == target.label]
+    (own,) = [linked for linked in target[CcInfo].linking_context.linker_inputs.to_list() if linked.owner == target.label]
     return own
 
 def _either_impl(ctx):
@@ -52,7 +52,7 @@ def _either_impl(ctx):
         libraries = depset([either(ctx, cc_toolchain, features, static, dynamic)]),
         user_link_flags = _own(hidden).user_link_flags,
     )
-    others = [each for each in hidden[CcInfo].linking_context.linker_inputs.to_list() if each.owner != hidden.label]
+    others = [linked for linked in hidden[CcInfo].linking_context.linker_inputs.to_list() if linked.owner != hidden.label]
     return [
         hidden[DefaultInfo],
         CcInfo(

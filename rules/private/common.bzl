@@ -25,18 +25,18 @@ def common_attributes(attributes):
         and `files` for filegroups, which are private and run no action; `cpp` for targets that compile C++, and `main` for the one
         that has the macro's name
     """
-    given = {name: attributes.get(name) for name in _COMMON}
-    tags = given["tags"] or []
-    everywhere = {name: given[name] for name in ("compatible_with", "restricted_to", "target_compatible_with")}
-    files = everywhere | {"tags": tags + ["manual"], "testonly": given["testonly"], "visibility": ["//visibility:private"]}
-    actions = {"exec_properties": given["exec_properties"]}
-    test = everywhere | actions | {"tags": tags, "visibility": given["visibility"]}
+    values = {name: attributes.get(name) for name in _COMMON}
+    tags = values["tags"] or []
+    everywhere = {name: values[name] for name in ("compatible_with", "restricted_to", "target_compatible_with")}
+    files = everywhere | {"tags": tags + ["manual"], "testonly": values["testonly"], "visibility": ["//visibility:private"]}
+    actions = {"exec_properties": values["exec_properties"]}
+    test = everywhere | actions | {"tags": tags, "visibility": values["visibility"]}
     return struct(
-        cpp = {"features": given["features"]},
+        cpp = {"features": values["features"]},
         files = files,
-        main = {"deprecation": given["deprecation"]},
+        main = {"deprecation": values["deprecation"]},
         private = files | actions,
-        public = test | {"testonly": given["testonly"]},
+        public = test | {"testonly": values["testonly"]},
         test = test,
     )
 
@@ -58,15 +58,15 @@ def moved(*, name, model, attributes, described = {}):
     Returns:
       (bool) whether there are any
     """
-    given = [attribute for attribute in attributes if attribute in _MOVED]
+    misplaced = [attribute for attribute in attributes if attribute in _MOVED]
     problems = []
-    if given:
-        described = {"source": model} | described | {_MOVED[attribute]: attributes[attribute] for attribute in given}
+    if misplaced:
+        described = {"source": model} | described | {_MOVED[attribute]: attributes[attribute] for attribute in misplaced}
         lines = ["    {} = {},".format(attribute, _shown(value)) for attribute, value in sorted(described.items())]
         problems.append(("{} moved to tf_model, which describes a model once. To do: remove {} here, set model = \":{}_model\", and " +
                          "add:\n\nload(\"@rules_tfaot//rules:defs.bzl\", \"tf_model\")\n\ntf_model(\n    name = \"{}_model\",\n{}\n)\n").format(
-            ", ".join(given),
-            "it" if len(given) == 1 else "them",
+            ", ".join(misplaced),
+            "it" if len(misplaced) == 1 else "them",
             name,
             name,
             "\n".join(lines),

@@ -30,8 +30,8 @@ def platform_of(ctx):
     Returns:
       (struct) an entry of `PLATFORMS`, or None
     """
-    found = _found(ctx)
-    return found if found and (found.tested or ctx.attr._untested_platforms[BuildSettingInfo].value) else None
+    platform = _found(ctx)
+    return platform if platform and (platform.tested or ctx.attr._untested_platforms[BuildSettingInfo].value) else None
 
 def _found(ctx):
     """Returns the entry of `PLATFORMS` that the target platform is, or None."""
@@ -60,9 +60,9 @@ def check_platform(ctx):
     Returns:
       (struct) the entry of `PLATFORMS`
     """
-    found = platform_of(ctx)
+    target = platform_of(ctx)
     tested = [platform for platform in PLATFORMS.values() if platform.tested]
-    if not found and _found(ctx):
+    if not target and _found(ctx):
         fail(("{} would be compiled for {} (the platform {}), where nobody has run a model yet. Tested are {}. To do: set --platforms to " +
               "one of these, or try it with --@rules_tfaot//rules:untested_platforms.").format(
             ctx.label,
@@ -70,7 +70,7 @@ def check_platform(ctx):
             ctx.fragments.platform.platform,
             " and ".join([platform.title for platform in tested]),
         ))
-    if not found:
+    if not target:
         fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
               "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
             ctx.label,
@@ -79,7 +79,7 @@ def check_platform(ctx):
             " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in tested]),
             " or ".join([str(platform.constraints) for platform in tested]),
         ))
-    return found
+    return target
 
 def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.
@@ -110,25 +110,25 @@ def isa_of(ctx, platform):
     Returns:
       (list[str]) levels, lowest first, at least one
     """
-    known = platform.levels
+    all_levels = platform.levels
     levels = platform.defaults if ctx.attr.cpu == [DEFAULT_LEVEL] else ctx.attr.cpu
     for level in levels:
         if level not in LEVELS:
             fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(
                 level,
-                ", ".join(known),
+                ", ".join(all_levels),
             ))
-        if level not in known:
+        if level not in all_levels:
             fail(("{} isn't a CPU level of {}; its levels are {}. To do: remove cpu to get {}, or let it depend on the platform: " +
                   "select({{{}}}).").format(
                 level,
                 platform.title,
-                ", ".join(known),
+                ", ".join(all_levels),
                 " and ".join(platform.defaults),
-                ", ".join(["\"{}\": […]".format(each.constraints[-1]) for each in PLATFORMS.values() if each.tested]),
+                ", ".join(["\"{}\": […]".format(other.constraints[-1]) for other in PLATFORMS.values() if other.tested]),
             ))
         if len([other for other in levels if other == level]) > 1:
             fail("cpu = {} names {} twice. To do: name each level once.".format(levels, level))
     if not levels:
-        fail("cpu = [] names no CPU level; the levels are {}. To do: name at least one, or remove cpu.".format(", ".join(known)))
-    return [level for level in known if level in levels]
+        fail("cpu = [] names no CPU level; the levels are {}. To do: name at least one, or remove cpu.".format(", ".join(all_levels)))
+    return [level for level in all_levels if level in levels]

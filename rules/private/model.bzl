@@ -145,8 +145,8 @@ def _checkpoint_files(checkpoint):
     if type(checkpoint) != "string" or ":" in path or path.startswith(("/", "@")):
         return [checkpoint]
     prefix = path.removesuffix(".index")
-    found = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
-    return found if prefix + ".index" in found else [checkpoint]
+    files = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
+    return files if prefix + ".index" in files else [checkpoint]
 
 def tf_model(
         *,

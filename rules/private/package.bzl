@@ -35,8 +35,8 @@ TfaotPackageRuntimeInfo = provider(
 
 def _runtime(ctx, path):
     """Returns a file of the runtime."""
-    (found,) = [file for file in ctx.files._runtime if file.path.endswith("runtime/" + path)]
-    return found
+    (source,) = [file for file in ctx.files._runtime if file.path.endswith("runtime/" + path)]
+    return source
 
 def _compiler(ctx):
     """Returns a function that compiles one source of a package: compile(name, source, flags, hdrs, files) -> File."""

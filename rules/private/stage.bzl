@@ -92,14 +92,14 @@ _MEMORY_TAG = "resources:memory:"
 
 def _resources(mnemonic, tags):
     """Returns the `resource_set` of a stage: the next size above what a target's tag says, or the stage's own."""
-    given = [tag[len(_MEMORY_TAG):] for tag in tags if tag.startswith(_MEMORY_TAG)]
-    wrong = [value for value in given if not value.isdigit()]
+    sizes = [tag[len(_MEMORY_TAG):] for tag in tags if tag.startswith(_MEMORY_TAG)]
+    wrong = [value for value in sizes if not value.isdigit()]
     if wrong:
         fail("{0}{1} in tags has no number of megabytes. To do: write {0}8000, for example".format(_MEMORY_TAG, wrong[0]))
-    if not given:
+    if not sizes:
         return _RESOURCES[mnemonic]
     for memory, resources in _LARGE.items():
-        if int(given[0]) <= memory:
+        if int(sizes[0]) <= memory:
             return resources
     return _resources_64
 
@@ -182,11 +182,11 @@ def _flags(ctx, fields):
 
 def _files(fields):
     """Returns the files among the fields of a request."""
-    found = []
+    files = []
     for value in fields.values():
         for part in value.values() if type(value) == "dict" else value if type(value) == "list" else [value]:
-            found += [part] if type(part) == "File" else []
-    return found
+            files += [part] if type(part) == "File" else []
+    return files
 
 def run_stage(
         ctx,

@@ -121,8 +121,8 @@ def _cpu(cpu, features, architectures, problems):
         level = _level(_ARCHITECTURES[architecture], cpu, features)
         if level:
             return level
-    known = [levels for levels in [_ARCHITECTURES[name] for name in architectures] if not cpu or _level(levels, cpu, [])]
-    if not known:
+    candidates = [levels for levels in [_ARCHITECTURES[name] for name in architectures] if not cpu or _level(levels, cpu, [])]
+    if not candidates:
         problems.append(_refused(
             "--target_cpu={} in tfcompile_flags isn't a CPU whose level is known".format(cpu),
             "the levels are " + ", ".join([level for name in architectures for level in _ARCHITECTURES[name]]),
@@ -133,7 +133,7 @@ def _cpu(cpu, features, architectures, problems):
         "--target_features={} in tfcompile_flags isn't a CPU level or a part of one".format(",".join(features)),
         "code is compiled for whole levels: " + ", ".join([
             "{} ({})".format(level, " ".join([feature for feature in level_features(level) if not index or feature not in level_features(levels[index - 1])]))
-            for levels in known
+            for levels in candidates
             for index, level in enumerate(levels)
             if index
         ]),
@@ -202,45 +202,45 @@ def _translated(tfcompile_flags, xla_flags, cpp_class, problems):
 
 def _problems(*, cpp_class, deps, freeze_checkpoint, freeze_saver, gen_compiler_log, mlir_components, tfcompile_tool):
     """Returns errors for what the rules can't do."""
-    found = []
+    problems = []
     if not cpp_class:
-        found.append(_refused(
+        problems.append(_refused(
             "cpp_class isn't set",
             "the generated class has no name",
             "set it: cpp_class = \"a::b::Class\"",
         ))
     if freeze_saver and not freeze_checkpoint:
-        found.append(_refused(
+        problems.append(_refused(
             "freeze_saver without freeze_checkpoint",
             "a saver says how to read a checkpoint",
             "add freeze_checkpoint, or remove freeze_saver",
         ))
     if gen_compiler_log:
-        found.append(_refused(
+        problems.append(_refused(
             "gen_compiler_log = True",
             "the compiler in TensorFlow's wheel writes no such log; the output groups hlo and optimized_hlo, and NAME.passes.json " +
             "in the output group manifest, show what it did",
             "remove gen_compiler_log",
         ))
     if mlir_components not in _MLIR_COMPONENTS + [None]:
-        found.append(_refused(
+        problems.append(_refused(
             "mlir_components = {}".format(repr(mlir_components)),
             "the values are " + " and ".join([repr(value) for value in _MLIR_COMPONENTS]) + ", which compile the same code",
             "remove mlir_components",
         ))
     if deps:
-        found.append(_refused(
+        problems.append(_refused(
             "deps = {}".format(repr(deps)),
             "a compiled model calls no code of other libraries",
             "remove deps, and add them to the programs that use them",
         ))
     if tfcompile_tool and not str(tfcompile_tool).endswith("compiler/aot:tfcompile"):
-        found.append(_refused(
+        problems.append(_refused(
             "tfcompile_tool = {}".format(repr(str(tfcompile_tool))),
             "the compiler is the one in TensorFlow's wheel, which a toolchain provides",
             "remove tfcompile_tool; docs/guide/toolchain.md says how to choose the wheel",
         ))
-    return found
+    return problems
 
 def tf_library(
         name,
