@@ -116,7 +116,7 @@ def _default(source: Source) -> tuple[str, ...]:
 
 def _entry_point(source: Source, name: str, request: ModelRequest, labels: set[str]) -> EntryPoint:
     """Checks an entry point, and adds its inputs to `labels`."""
-    dims = AssumedDims(request.dims, batched=False)
+    dims = AssumedDims(request.dims_with(max(request.buckets, default=None)), batched=False)
     try:
         function = source.function(name, dims)
         frozen = _frozen(request, function)
