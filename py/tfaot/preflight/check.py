@@ -44,7 +44,7 @@ def check(request: ModelRequest) -> Report:
     entry_points = [_entry_point(source, name, request, labels) for name in names]
     try:
         if labels:
-            AssumedDims(request.dims, batched=False).check_used(request.model.path, labels)
+            AssumedDims(request.dims_with(None), batched=False).check_used(request.model.path, labels)
     except TfaotError as error:
         return failed(request, error)
     return Report.of(tf.__version__, request.model.path, entry_points)
