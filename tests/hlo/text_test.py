@@ -53,6 +53,11 @@ class DrawingTest(unittest.TestCase):
         drawn = drawing.clean("digraph G {\nn1 [label=<<b>x</b><br/>f32[1,<=8]{1,0} (f32[&lt;=8])>];\n}", "t", [], [])
         self.assertIn("n1 [label=<<b>x</b><br/>f32[1,≤8]{1,0} (f32[≤8])>];", drawn)
 
+    def test_attributes_at_the_end(self) -> None:
+        """Protects reports: an attribute that ends a label takes nothing of the next line with it."""
+        lines = "label = <kLoop<br/>frontend_attributes={a=b}>;\nn1 [label=<x<br/>sizes={1,64}<br/>f32[2]>];\n"
+        self.assertIn("n1 [label=<x<br/>sizes={1,64}<br/>f32[2]>];", drawing.clean(lines, "t", [], []))
+
 
 class PortableTest(unittest.TestCase):
     """TensorFlow's MLIR becomes pure StableHLO."""
