@@ -8,12 +8,12 @@ visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_bundle_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
-    if len(graph.entry_points) > 1 or graph.batch_sizes:
+    if len(graph.entry_points) > 1 or graph.batch_sizes or graph.buckets:
         fail(("{}: a bundle contains one program, but {} has several: {}. " +
-              "To do: bundle a target with one of its entry points, without batch_sizes.").format(
+              "To do: bundle a target with one of its entry points, without batch_sizes and sizes.").format(
             ctx.label,
             graph.label,
-            ", ".join(graph.entry_points + ["batch %d" % size for size in graph.batch_sizes]),
+            ", ".join(graph.entry_points + ["batch %d" % size for size in graph.batch_sizes] + ["size %d" % size for size in graph.buckets]),
         ))
     hlo = ctx.attr.hlo[TfaotHloInfo]
     stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]

@@ -19,7 +19,7 @@ def _tf_aot_compile_impl(ctx):
     made = []
     stem = ctx.attr.stem or ctx.label.name
     configs = {entry.entry_point: config for entry, config in zip(entries_of(graph.entry_points, stem), graph.configs)}
-    for function in functions_of(graph.entry_points, graph.batch_sizes, stem):
+    for function in functions_of(graph.entry_points, graph.batch_sizes, graph.buckets, stem):
         levels = [declare(ctx, "{}.{}".format(function.stem, level), COMPILE_LEVEL) for level in isa]
         files = declare(ctx, function.stem, COMPILE) | {name: [files[name] for files in levels] for name in COMPILE_LEVEL}
         run_stage(
@@ -30,6 +30,7 @@ def _tf_aot_compile_impl(ctx):
                 "config": configs[function.entry_point],
                 "entry_point": function.entry_point,
                 "batch": function.batch,
+                "bucket": function.bucket,
             },
             for_errors = [graph.sources],
             outputs = files,
@@ -111,7 +112,7 @@ def _compile_all(ctx, graph, isa, platform):
 
 tf_aot_compile = rule(
     implementation = _tf_aot_compile_impl,
-    doc = "Compiles an exported graph to object files: every entry point, for every batch size and every CPU level.",
+    doc = "Compiles an exported graph to object files: every entry point, for every batch size, bucket, and CPU level.",
     attrs = {
         "passes": attr.string_list(
             doc = "As in `tf_aot_library`.",

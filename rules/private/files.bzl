@@ -81,40 +81,43 @@ def entries_of(entry_points, stem):
       stem: (str) the prefix of output file names
 
     Returns:
-      (list[struct]) `stem` of the entry point's files, `entry_point`, and `batch`, 0
+      (list[struct]) `stem` of the entry point's files, and `entry_point`
     """
     many = len(entry_points) > 1
     return [
-        struct(stem = stem + "." + name if many else stem, entry_point = name, batch = 0)
+        struct(stem = stem + "." + name if many else stem, entry_point = name)
         for name in entry_points
     ]
 
-def functions_of(entry_points, batch_sizes, stem):
-    """Returns what the compiler makes of a model: every entry point, at every batch size.
+def functions_of(entry_points, batch_sizes, buckets, stem):
+    """Returns what the compiler makes of a model: every entry point, at every batch size and every bucket.
 
-    Stages name a function by its entry point and batch; `tfaot.core.functions` compares them with the manifest.
+    Stages name a function by its entry point, batch, and bucket; `tfaot.core.functions` compares them with the manifest.
 
     Args:
       entry_points: (list[str]) their C++ names
       batch_sizes: (list[int]) as in TfaotGraphInfo
+      buckets: (list[int]) as in TfaotGraphInfo
       stem: (str) the prefix of output file names
 
     Returns:
-      (list[struct]) `stem` of the function's files, `entry_point`, and `batch`, 0 if there is none
+      (list[struct]) `stem` of the function's files, `entry_point`, `batch`, and `bucket`; 0 if there is none
     """
     return [
         struct(
-            stem = entry.stem + (".b%d" % batch if batch else ""),
+            stem = entry.stem + (".b%d" % batch if batch else "") + (".n%d" % bucket if bucket else ""),
             entry_point = entry.entry_point,
             batch = batch,
+            bucket = bucket,
         )
         for entry in entries_of(entry_points, stem)
+        for bucket in buckets or [0]
         for batch in batch_sizes or [0]
     ]
 
 # The attributes of a model that all stages which open it read, and those that only export reads.
 MODEL = ["batch_sizes", "checkpoint", "debug_info", "dims", "entry_points", "golden_inputs", "inputs", "outputs"] + \
-        ["replicas", "saved_model_tags", "saver", "signature"]
+        ["replicas", "saved_model_tags", "saver", "signature", "sizes"]
 MODEL_EXPORT = ["golden_calls", "max_batch", "rows_independent"]
 
 # What the attribute `weights` can set besides a file.

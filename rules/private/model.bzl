@@ -85,6 +85,7 @@ def _tf_model_impl(ctx):
         "program": source if kind == "stablehlo" else None,
         "entry_points": ctx.attr.entry_points.keys() or ["Run"],
         "batch_sizes": ctx.attr.batch_sizes,
+        "buckets": [int(bucket) for buckets in ctx.attr.sizes.values() for bucket in buckets if bucket.isdigit()],
     }
     stem = ctx.label.name
     described = struct(**fields)
@@ -127,6 +128,7 @@ _tf_model = rule(
         "saved_model_tags": attr.string_list(),
         "saver": attr.label(allow_single_file = True),
         "signature": attr.string_dict(),
+        "sizes": attr.string_list_dict(),
         "source": attr.label_list(allow_files = True, mandatory = True),
         "weights": attr.label(allow_single_file = [".safetensors"]),
         "weights_stored": attr.string_dict(),
@@ -172,6 +174,7 @@ def tf_model(
         saved_model_tags = [],
         saver = None,
         signature = {},
+        sizes = {},
         weights = None,
         **kwargs):
     """Describes a TensorFlow model. `tf_aot_library`, `tf_aot_hlo`, and `tf_aot_clusters` take it as their `model`.
@@ -193,7 +196,8 @@ def tf_model(
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) of a GraphDef, a GraphDebugInfo with the source lines of its nodes
       deps: (list[Label]) Python libraries that the model's code imports
-      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
+      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size, and a name is
+        that of one of `sizes`
       entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them. By
         default, the model's first entry point, as `Run`.
       frozen: (list[str]) patterns of the variables that become constants of the code; `!pattern` excludes some again. By
@@ -213,6 +217,9 @@ def tf_model(
       saved_model_tags: (list[str]) tags of a SavedModel's meta graph, by default `["serve"]`
       saver: (Label) of a GraphDef, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      sizes: (dict[str, list[int]]) a size that differs from call to call, such as a length: its name, and the sizes to compile for, in
+        increasing order: `{"time": [16, 64, 256]}`. `dims` says where inputs have it: `{"tokens": [None, "time"]}`. The class takes
+        any size up to the largest (docs/guide/sizes.md).
       weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
         values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
         `bfloat16` or `int8`; and `tolerance`, how much that may change outputs, relative to an output's largest value.
@@ -247,6 +254,7 @@ def tf_model(
         saved_model_tags = saved_model_tags,
         saver = saver,
         signature = signature,
+        sizes = {size: [str(bucket) for bucket in buckets] for size, buckets in (sizes or {}).items()},
         source = [source] if type(source) in ("string", "Label") else source,
         weights = stored.pop("file", None),
         weights_stored = stored,

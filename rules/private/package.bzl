@@ -112,7 +112,7 @@ def _objects(ctx, header):
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
     stem = ctx.attr.stem
-    functions = functions_of(graph.entry_points, graph.batch_sizes, stem)
+    functions = functions_of(graph.entry_points, graph.batch_sizes, graph.buckets, stem)
     if "TFAOT_CBLAS" in ctx.attr._support[CcInfo].compilation_context.defines.to_list():
         fail(("{}: this build uses another library for matrix products, which a package doesn't contain. " +
               "To do: build the package without --@rules_tfaot//rules:cblas.").format(ctx.label))
@@ -162,7 +162,7 @@ def _tf_aot_package_impl(ctx):
     archive = ctx.actions.declare_file(stem + ".package.tar.gz")
     header = (ctx.label.package + "/" if ctx.label.package else "") + stem + ".h"
     files = {"model.json": graph.manifest, stem + EXPORT["variables"]: graph.variables}
-    for index, function in enumerate(functions_of(graph.entry_points, graph.batch_sizes, stem)):
+    for index, function in enumerate(functions_of(graph.entry_points, graph.batch_sizes, graph.buckets, stem)):
         files[function.stem + COMPILE["fingerprint"]] = compiled.fingerprints[index]
         files[function.stem + COMPILE["passes"]] = compiled.passes[index]
     headers = {header: sources.header}

@@ -18,8 +18,13 @@ def _tf_aot_render_impl(ctx):
         request = read(graph, "render") | {
             "header": folder + stem + RENDER["header"],
             "functions": [
-                "{}={}={}".format(function.entry_point, function.batch, folder + function.stem + COMPILE["header"])
-                for function in functions_of(graph.entry_points, graph.batch_sizes, stem)
+                "{}={}={}={}".format(
+                    function.entry_point,
+                    function.batch,
+                    function.bucket,
+                    folder + function.stem + COMPILE["header"],
+                )
+                for function in functions_of(graph.entry_points, graph.batch_sizes, graph.buckets, stem)
             ],
             "headers": None if graph.entry_points else folder + stem + ".headers",
             "embed_variables": ctx.attr.embed_variables,

@@ -6,14 +6,17 @@
 #define TFAOT_GOLDENS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tfaot/drawn.h"
+#include "tfaot/sizes.h"
 #include "tfaot/view.h"
 
 namespace tfaot {
@@ -60,6 +63,23 @@ class Goldens {
     Feed(target.data(), target.size() /
                             static_cast<std::size_t>(target.dim(0)) *
                             static_cast<std::size_t>(rows));
+  }
+
+  // The same where a run uses a part of each dimension: the first `used`
+  // values.
+  template <typename T, std::int64_t... kDims>
+  void Feed(View<T, kDims...> target,
+            const std::int64_t (&used)[sizeof...(kDims)]) {
+    constexpr std::int64_t dims[] = {kDims...};
+    std::size_t size = 1;
+    for (const std::int64_t length : used) {
+      size *= static_cast<std::size_t>(length);
+    }
+    const auto values = std::make_unique<T[]>(size);
+    Feed(values.get(), size);
+    internal::CopyUsed(reinterpret_cast<unsigned char*>(target.data()), dims,
+                       reinterpret_cast<const unsigned char*>(values.get()),
+                       used, used, sizeof...(kDims), sizeof(T));
   }
 
   template <typename T>

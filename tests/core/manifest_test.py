@@ -12,7 +12,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Frozen, Input, Manifest, Output, Use, Variable
 
 MANIFEST = Manifest(
-    format=4,
+    format=5,
     tensorflow="2.21.0",
     cpp_class="a::B",
     entry_points=(
@@ -165,10 +165,10 @@ class ManifestTest(unittest.TestCase):
     def test_other_format(self) -> None:
         """Protects against a manifest whose fields have other meanings: the format's number is compared first."""
         self.assertEqual(
-            self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 4" + _DO
+            self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 5" + _DO
         )
         self.assertEqual(
-            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 4" + _DO
+            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 5" + _DO
         )
 
     def test_no_manifest_at_all(self) -> None:

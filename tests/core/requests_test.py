@@ -37,7 +37,7 @@ class Base:
     """What requests share."""
 
     nested: Nested
-    dims: Mapping[str, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)
+    dims: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
     """100 % of the sizes."""
 
 
@@ -112,14 +112,18 @@ class RequestsTest(unittest.TestCase):
 
     def test_sizes(self) -> None:
         """Protects users who mistype a size: one error in the words of the caller."""
-        flags = [*requests.flags_of(vars(LEAST)), "--dims=x=1,-5,a"]
-        for variables, wanted in (({}, ("dims", " (None in a BUILD file)")), ({caller.VARIABLE: "1"}, ("--dims", ""))):
+        flags = [*requests.flags_of(vars(LEAST)), "--dims=x=1,-5,2a,time"]
+        for variables, wanted in (
+            ({}, ("dims", " (None in a BUILD file)", "sizes")),
+            ({caller.VARIABLE: "1"}, ("--dims", "", "--sizes")),
+        ):
             with mock.patch.dict(os.environ, variables), self.assertRaises(TfaotError) as raised:
                 requests.parse(Request, flags=flags)
             self.assertEqual(
                 str(raised.exception),
-                f"{wanted[0]} has a size of x that isn't one\n  found: -5, a\n"
-                f"  to do: give a number of 0 or more for each dimension, or ?{wanted[1]} for the model's own size",
+                f"{wanted[0]} has a size of x that isn't one\n  found: -5, 2a\n"
+                f"  to do: give a number of 0 or more for each dimension, or ?{wanted[1]} for the model's own size, "
+                f"or a name of {wanted[2]}",
             )
 
     def test_help(self) -> None:

@@ -124,7 +124,8 @@ class DimsTest(EagerTest):
               found: nest/a [2, None]; nest/b (unknown rank); x [None, 2, 4]
               to do: fix them in the model, or with dims = {"nest/a": [2, 1], "nest/b": [], "x": [1, 2, 4]}, with your sizes \
 in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
+any number of rows is batch_sizes; \
+a length that differs from call to call is dims = {"nest/a": [2, "length"]}, sizes = {"length": [16, 64, 256]} (docs/guide/sizes.md)
             """,
             dims={"x": (None, 2, None)},
             entry_points=self.ENTRY_POINTS,
@@ -138,7 +139,7 @@ any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.m
                   found: a [2, None]; b (unknown rank)
                   to do: fix them in the model, or with dims = {{"a": [2, 1], "b": []}}, with your sizes \
 in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
-a length can be an input (docs/guide/shapes.md#open-lengths)
+a length that differs from call to call is dims = {{"a": [2, "length"]}}, sizes = {{"length": [16, 64, 256]}} (docs/guide/sizes.md)
                 """,
                 dims={"x": (5, 2, 4)},
             )

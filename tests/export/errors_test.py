@@ -569,7 +569,7 @@ def model_fn(features, labels):
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
               to do: fix them in the model, or with dims = {"y": [None, 1]}, with your sizes in place of 1; \
-a length can be an input (docs/guide/shapes.md#open-lengths)
+a length that differs from call to call is dims = {"y": [None, "length"]}, sizes = {"length": [16, 64, 256]} (docs/guide/sizes.md)
             """,
             batch_sizes=(1, 4),
         )
@@ -588,7 +588,7 @@ class CallerTest(StageTest):
                 (
                     no_size,
                     {},
-                    "or with --dims audio=1,3, with your sizes in place of 1; any number of rows is --batch-sizes; ",
+                    "or with --dims audio=1,3, with your sizes in place of 1; any number of rows is --batch-sizes",
                 ),
                 (no_size, {"dims": {"audio": (1, 4)}}, "model.py: --dims contradicts the shape of 1 input(s)"),
                 (

@@ -6,7 +6,7 @@ import textwrap
 import unittest
 
 from tfaot.core.errors import TfaotError
-from tfaot.hlo import hlo, stablehlo
+from tfaot.hlo import drawing, hlo, stablehlo
 
 
 class CleanTextTest(unittest.TestCase):
@@ -43,6 +43,20 @@ class CleanTextTest(unittest.TestCase):
         self.assertEqual(
             "HloModule m, is_scheduled=true\n", hlo.clean_text("HloModule tf.12_M1a, is_scheduled=true\n", "m")
         )
+
+
+class DrawingTest(unittest.TestCase):
+    """XLA's drawings in Graphviz's language."""
+
+    def test_bounds(self) -> None:
+        """Protects reports on models with open sizes: a bound in a label, escaped or not, is text and no tag."""
+        drawn = drawing.clean("digraph G {\nn1 [label=<<b>x</b><br/>f32[1,<=8]{1,0} (f32[&lt;=8])>];\n}", "t", [], [])
+        self.assertIn("n1 [label=<<b>x</b><br/>f32[1,≤8]{1,0} (f32[≤8])>];", drawn)
+
+    def test_attributes_at_the_end(self) -> None:
+        """Protects reports: an attribute that ends a label takes nothing of the next line with it."""
+        lines = "label = <kLoop<br/>frontend_attributes={a=b}>;\nn1 [label=<x<br/>sizes={1,64}<br/>f32[2]>];\n"
+        self.assertIn("n1 [label=<x<br/>sizes={1,64}<br/>f32[2]>];", drawing.clean(lines, "t", [], []))
 
 
 class PortableTest(unittest.TestCase):

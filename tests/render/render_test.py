@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shutil
 import struct
@@ -53,7 +54,7 @@ def tensor(name: str, cpp_name: str, dtype: str, shape: tuple[int, ...]) -> Tens
 
 
 SMALL = Manifest(
-    format=4,
+    format=5,
     tensorflow="2.21.0",
     cpp_class="a::b::Small",
     entry_points=(
@@ -78,7 +79,7 @@ SMALL = Manifest(
 """The common case: one function, and one variable of each kind in the library."""
 
 FAMILY = Manifest(
-    format=4,
+    format=5,
     tensorflow="2.21.0",
     cpp_class="a::Family",
     entry_points=(
@@ -104,6 +105,38 @@ FAMILY = Manifest(
             (Use(0, written=False),),
             (1, 8),
         ),
+        EntryPoint(
+            "Tag",
+            "Tag",
+            (
+                Input("Tag/words:0", "words", "int32", (12, 16), "int32", batched=True, axes=(1,)),
+                Input("Tag/length:0", "length", "int32", (), "int32", batched=False),
+            ),
+            (
+                Output("Tag/tags:0", "tags", "float32", (12, 16, 3), "float32", batched=True, size="Tag/tags/size:0"),
+                Output("Tag/mean:0", "mean", "float32", (12, 3), "float32", batched=True, size=""),
+            ),
+            (Use(0, written=False),),
+            (1, 8),
+            "length",
+            (4, 16),
+        ),
+        EntryPoint(
+            "Count",
+            "Count",
+            (
+                Input("Count/frames:0", "frames", "float32", (16, 2), "float32", batched=False, axes=(0,)),
+                Input("Count/time:0", "time", "int32", (), "int32", batched=False),
+            ),
+            (
+                Output("Count/kept:0", "kept", "float32", (16,), "float32", batched=False, size="Count/kept/size:0"),
+                Output("Count/sum:0", "total", "float32", (), "float32", batched=False, size=""),
+            ),
+            (Use(2, written=True),),
+            (),
+            "time",
+            (16,),
+        ),
     ),
     variables=(
         Variable("table", "table", "float16", (8, 4), "uint16", written=False, offset=0),
@@ -113,21 +146,29 @@ FAMILY = Manifest(
     frozen=(),
     random_state="state",
     max_batch=12,
-    calls=(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
+    calls=(
+        *(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
+        *(Call("Tag", 1, 1), Call("Tag", 12, 16), Call("Count", 0, 5)),
+    ),
     fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, ""),
 )
-"""Everything less common: several functions, a batch family, a result without a fixed size, our own dtypes, random numbers, and
-variables in a file."""
+"""Everything less common: several functions, a batch family, open sizes, a result without a fixed size, our own dtypes, random
+numbers, and variables in a file."""
 
 
 def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
     """Returns a model's functions with the rules' names."""
-    keys = [(entry.name, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
+    keys = [(entry.name, *variant) for entry in manifest.entry_points for variant in entry.variants]
     return tuple(
         stage.Compiled(
-            entry, batch, f"p/{name}.{entry}.b{batch}.executor.h" if len(keys) > 1 else f"p/{name}.executor.h"
+            entry,
+            batch,
+            bucket,
+            f"p/{name}.{entry}.b{batch}{f'.n{bucket}' * bool(bucket)}.executor.h"
+            if len(keys) > 1
+            else f"p/{name}.executor.h",
         )
-        for entry, batch in keys
+        for entry, batch, bucket in keys
     )
 
 
@@ -273,7 +314,7 @@ class GoldenTest(RenderTest):
         self.assertEqual([(back.result, back.bytes) for back in function.back], [(2, 48), (3, 8)])
 
         context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
-        train, embed = context["entries"]
+        train, embed, tag, count = context["entries"]
         self.assertEqual([(f.batch, f.num_args, f.num_results) for f in train.functions], [(0, 3, 5)])
         self.assertEqual([(f.batch, f.num_args, f.num_results) for f in embed.functions], [(1, 3, 1), (8, 3, 1)])
         self.assertEqual(train.outputs[1].size, "impl.Train_.result_data(2)")
@@ -286,9 +327,19 @@ class GoldenTest(RenderTest):
                 [(1, "impl.places[4]"), (2, "impl.variables.data(0)")],
             )
 
+        self.assertEqual([(f.bucket, f.batch) for f in tag.functions], [(4, 1), (4, 8), (16, 1), (16, 8)])
+        self.assertEqual([f.arg_bytes for f in tag.functions], [(4 * n * b, 4, 64) for n in (4, 16) for b in (1, 8)])
+        self.assertEqual([back.result for back in count.functions[0].back], [3])
+
     def test_other_functions(self) -> None:
         """Protects the linker: the rules compiled the same functions that the manifest's class calls."""
-        functions = compiled(FAMILY, "family")
+        every = compiled(FAMILY, "family")
+        functions = every[:3]
+        named_by_all = (
+            "Train, Embed for batches of 1, Embed for batches of 8, Tag for batches of 1 for sizes up to 4, Tag for batches of 8 "
+            "for sizes up to 4, Tag for batches of 1 for sizes up to 16, Tag for batches of 8 for sizes up to 16, Count for "
+            "sizes up to 16"
+        )
         for named, shown in (
             (functions[1:], "Embed for batches of 1, Embed for batches of 8"),
             ((*functions, functions[0]), "Train, Embed for batches of 1, Embed for batches of 8, Train"),
@@ -299,15 +350,19 @@ class GoldenTest(RenderTest):
             self.assertEqual(
                 str(raised.exception),
                 f"a::Family: the stage got the wrong functions: {shown}\n"
-                "  found: the manifest has Train, Embed for batches of 1, Embed for batches of 8\n"
-                "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
+                f"  found: the manifest has {named_by_all}\n"
+                "  to do: name each function of the manifest once: an entry point with one of its batch sizes and one of its "
+                "buckets, or 0 if it has none",
             )
-        alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, "x.h")], embed=True)
+        alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, 0, "x.h")], embed=True)
         self.assertEqual(alone["private_headers"], ["x.h"], "the only entry point may go without its name")
-        reverse = stage.context_of(FAMILY, header="h", compiled=functions[::-1], embed=False)
+        reverse = stage.context_of(FAMILY, header="h", compiled=every[::-1], embed=False)
         self.assertEqual(
             [f.type for f in reverse["functions"]],
-            [f"::tfaot_internal::M1a6Family{end}" for end in ("_0", "_1_b1", "_1_b8")],
+            [
+                f"::tfaot_internal::M1a6Family{end}"
+                for end in ["_0", "_1_b1", "_1_b8", "_2_b1_n4", "_2_b8_n4", "_2_b1_n16", "_2_b8_n16", "_3_n16"]
+            ],
         )
 
     def test_memory(self) -> None:
@@ -519,7 +574,7 @@ struct Fake {
   template <typename T>
   T* result(int index) { return reinterpret_cast<T*>(results_[index]); }
   void* args_[8] = {};
-  alignas(64) char results_[8][512] = {};
+  alignas(64) char results_[8][2048] = {};
 };
 #endif
 """
@@ -701,6 +756,54 @@ using M1a6Family_1_b1 = Embed<1>;
 using M1a6Family_1_b8 = Embed<8>;
 inline constexpr double M1a6Family_1_b1_cost = 1;
 inline constexpr double M1a6Family_1_b8_cost = 2.5;
+// Numbers the tags of each word, and sums them.
+template <int kRows, int kSize>
+struct Tag : Fake {
+  using Fake::Fake;
+  static constexpr int kNumArgs = 3;
+  static constexpr int kNumResults = 3;
+  static constexpr std::size_t kArgBytes[] = {kRows * kSize * 4, 4, 64, 0};
+  static constexpr std::size_t kResultBytes[] = {kRows * kSize * 12 + 12, kRows * 12, 12, 0};
+  bool Run() {
+    const std::int32_t size = *arg<std::int32_t>(1);
+    for (int row = 0; row < kRows; ++row) {
+      for (int tag = 0; tag < 3; ++tag) {
+        float& sum = result<float>(1)[row * 3 + tag] = 0;
+        for (int i = 0; i < size; ++i) {
+          const auto value = static_cast<float>(arg<std::int32_t>(0)[row * kSize + i] + 1000 * tag);
+          sum += result<float>(0)[(row * size + i) * 3 + tag] = value;
+        }
+      }
+    }
+    const std::int32_t dims[] = {kRows, size, 3};
+    std::memcpy(result<std::int32_t>(2), dims, sizeof(dims));
+    return size <= kSize && reinterpret_cast<std::uintptr_t>(args_[0]) % 64 == 0;
+  }
+};
+using M1a6Family_2_b1_n4 = Tag<1, 4>;
+using M1a6Family_2_b8_n4 = Tag<8, 4>;
+using M1a6Family_2_b1_n16 = Tag<1, 16>;
+using M1a6Family_2_b8_n16 = Tag<8, 16>;
+inline constexpr double M1a6Family_2_b1_n4_cost = 1;
+inline constexpr double M1a6Family_2_b8_n4_cost = 2.5;
+inline constexpr double M1a6Family_2_b1_n16_cost = 1;
+inline constexpr double M1a6Family_2_b8_n16_cost = 4.5;
+// Keeps every second frame, and counts them in a variable that isn't in place.
+struct M1a6Family_3_n16 : Fake {
+  using Fake::Fake;
+  static constexpr int kNumArgs = 3;
+  static constexpr int kNumResults = 4;
+  static constexpr std::size_t kArgBytes[] = {128, 4, 24, 0};
+  static constexpr std::size_t kResultBytes[] = {64 + 4, 4, 4, 24, 0};
+  bool Run() {
+    const std::int32_t kept = (*arg<std::int32_t>(1) + 1) / 2;
+    *result<float>(1) = 0;
+    for (int i = 0; i < kept; ++i) *result<float>(1) += result<float>(0)[i] = arg<float>(0)[4 * i];
+    *result<std::int32_t>(2) = kept;
+    for (int i = 0; i < 3; ++i) result<std::int64_t>(3)[i] = arg<std::int64_t>(2)[i] + kept;
+    return true;
+  }
+};
 }
 """
     )
@@ -763,6 +866,42 @@ int main(int, char** argv) {
   *m.scale() = -1;
   CHECK(!m.Embed(3) && !std::strcmp(m.error(), "a::Family::Embed(): a compiled kernel reported an error"));
 
+  m.Seed(7);
+  *m.scale() = 2;
+  CHECK(*m.length() == 16 && m.tags().size() == 0);
+  for (int size = 1; size <= 16; ++size) {
+    for (int batch = 1; batch <= 12; ++batch) {
+      for (int row = 0; row < 12; ++row) {
+        for (int i = 0; i < 16; ++i) m.words()(row, i) = row < batch && i < size ? 16 * row + i : -7777;
+      }
+      *m.length() = size;
+      CHECK(size % 2 ? m.Tag(batch) : m.Tag(batch, size));
+      CHECK(m.tags().dim(0) == batch && m.tags().dim(1) == size && m.tags().dim(2) == 3);
+      for (int row = 0; row < batch; ++row) {
+        float sum = 0;
+        for (int i = 0; i < size; ++i) {
+          CHECK(m.tags()(row, i, 0) == 16 * row + i && m.tags()(row, i, 2) == 16 * row + i + 2000);
+          sum += static_cast<float>(16 * row + i);
+        }
+        CHECK(m.mean()(row, 0) == sum);
+      }
+    }
+    for (int i = 0; i < 16; ++i) m.frames()(i, 0) = i < size ? static_cast<float>(i) : -7777;
+    const std::int64_t before = m.state()(0);
+    CHECK(m.Count(size) && *m.time() == size && m.kept().dim(0) == (size + 1) / 2);
+    CHECK(m.kept()[(size - 1) / 2] == (size - 1) / 2 * 2);
+    CHECK(*m.total() == (size + 1) / 2 * ((size + 1) / 2 - 1) && m.state()(0) == before + (size + 1) / 2);
+  }
+  for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{17}, std::int64_t{1} << 32}) {
+    CHECK(!m.Count(size));
+    CHECK(m.error() == "a::Family::Count(): time is " + std::to_string(*m.time()) + "\\n  found: this class takes 1 to 16\\n"
+                       "  to do: pass a part of the values, or add a larger bucket to the target's sizes");
+  }
+  CHECK(!m.Tag(13, 4) && !m.Tag(1, 17) && m.Tag(1, 4));
+  alignas(64) float kept[16] = {};
+  CHECK(m.set_kept_data(kept) && m.Count(3) && kept[1] == 2 && m.kept().data() == kept);
+
+  m.Seed(7);
   a::Family moved(std::move(m));
   CHECK(moved.Save(argv[2]).ok());
   a::Family other;
@@ -841,27 +980,34 @@ int main(int, char** argv) {
 
     def write_family(self, text: str | None = None) -> None:
         """Writes the stand-ins for `FAMILY`. The first header contains all of them."""
-        for name in ("Train.b0", "Embed.b1", "Embed.b8"):
-            (self.folder / f"family.{name}.executor.h").write_text("")
+        self.write_headers("family")
         (self.folder / "family.Train.b0.executor.h").write_text(self.FAMILY if text is None else text)
+
+    def write_headers(self, name: str) -> None:
+        for function in compiled(FAMILY, name):
+            (self.folder / Path(function.header).name).write_text("")
 
     def test_names_that_the_source_uses_itself(self) -> None:
         """Protects tensors with the same names as what the generated source declares inside its functions."""
-        wild = iter(["impl", "batch", "rows", "plan0", "state", "path", "ok", "seed"])
+        edges = "impl batch rows plan0 state path bucket size plans next plan2_n4 BucketOf from kept ok seed"
+        wild = iter(edges.split())
 
         def renamed(item: Any) -> Any:
             return dataclasses.replace(item, cpp_name=next(wild))
 
-        entries = tuple(
+        entries = [
             dataclasses.replace(e, inputs=tuple(map(renamed, e.inputs)), outputs=tuple(map(renamed, e.outputs)))
             for e in FAMILY.entry_points
-        )
+        ]
+        entries = [dataclasses.replace(e, size=e.inputs[-1].cpp_name if e.size else "") for e in entries]
         variables = tuple(
             dataclasses.replace(variable, cpp_name=name)
             for variable, name in zip(FAMILY.variables, ("row", "impl_arena", "state_"), strict=True)
         )
         variables = (*variables[:2], dataclasses.replace(variables[2], cpp_name=next(wild)))
-        self.render(dataclasses.replace(FAMILY, entry_points=entries, variables=variables), "family", embed=False)
+        self.render(
+            dataclasses.replace(FAMILY, entry_points=tuple(entries), variables=variables), "family", embed=False
+        )
         self.write_family()
         for program in ("family.cc", "family_test.cc", "family_benchmark.cc"):
             result = self.compiler("-fsyntax-only", program)
@@ -896,8 +1042,7 @@ int main(int, char** argv) {
         for index, cpp_class in enumerate(accepted):
             name = f"family{index}"
             self.render(dataclasses.replace(FAMILY, cpp_class=cpp_class), name, embed=False)
-            for function in ("Train.b0", "Embed.b1", "Embed.b8"):
-                (self.folder / f"{name}.{function}.executor.h").write_text("")
+            self.write_headers(name)
             # All are in one program here, so names in one generated file must not clash with another's.
             code = self.FAMILY.replace("M1a6Family", names.symbol(cpp_class))
             (self.folder / f"{name}.Train.b0.executor.h").write_text(f"#include <cmath>\n{code}")
@@ -993,11 +1138,13 @@ def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
     for call, before in zip(manifest.calls, restored, strict=True):
         entry = manifest.entry_point(call.entry_point)
 
-        def count(tensor: Tensor, batch: int = call.batch) -> int:
+        def count(tensor: Tensor, call: Call = call) -> int:
             if isinstance(tensor, Output) and tensor.size:
                 return 0
-            batched = isinstance(tensor, (Input, Output)) and tensor.batched
-            return tensor.count // tensor.shape[0] * batch if batched else tensor.count
+            if isinstance(tensor, Input):
+                return math.prod(tensor.at(call.batch, call.size))
+            batched = isinstance(tensor, Output) and tensor.batched
+            return tensor.count // tensor.shape[0] * call.batch if batched else tensor.count
 
         # Two numbers that say that what follows isn't drawn from a seed.
         data += bytes(sum(16 + variable.bytes for variable in before))

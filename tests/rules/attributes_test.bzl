@@ -16,7 +16,7 @@ _refused_test = analysistest.make(
 )
 
 def _several_impl(ctx):
-    return [TfaotGraphInfo(label = ctx.label, entry_points = ["init", "train"], batch_sizes = [])]
+    return [TfaotGraphInfo(label = ctx.label, entry_points = ["init", "train"], batch_sizes = [], buckets = [])]
 
 _several = rule(
     implementation = _several_impl,
@@ -193,7 +193,7 @@ def attributes_test_suite(*, name):
     _refused_test(
         name = "bundle_of_several_test",
         message = ".several has several: init, train. " +
-                  "To do: bundle a target with one of its entry points, without batch_sizes.",
+                  "To do: bundle a target with one of its entry points, without batch_sizes and sizes.",
         target_under_test = name + ".bundle",
     )
     tests.append("bundle_of_several_test")

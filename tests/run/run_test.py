@@ -26,6 +26,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.run import library
 
 AFFINE = "tests/models/link/libone_aot_shared.so"
+LENGTHS = "examples/lengths/liblengths_aot_shared.so"
 BATCHES = "examples/batch_family/libbatch_family_aot_shared.so"
 DROPOUT = "examples/dropout/libdropout_aot_shared.so"
 EDGES = "examples/bf16/libbf16_aot_shared.so"
@@ -470,6 +471,25 @@ class PlacesTest(unittest.TestCase):
 
 class OtherModelsTest(unittest.TestCase):
     """Models with batches, other dtypes, several functions, and random numbers."""
+
+    def test_open_size(self) -> None:
+        """Protects sequences: the size is that of the arrays, and what is behind it changes nothing."""
+        model = tfaot.load(LENGTHS)
+        rng = np.random.default_rng(0)
+        tokens = rng.integers(0, 1000, (3, 64)).astype(np.int32)
+        mask = np.ones((3, 64), np.float32)
+        for size in (1, 16, 17, 64):
+            short = model.run(tokens=tokens[:, :size], mask=mask[:, :size])
+            self.assertEqual(short["states"].shape, (3, size, 64))
+            whole = model.run(tokens=tokens, mask=np.where(np.arange(64) < size, mask, np.nan), length=size)
+            np.testing.assert_array_equal(whole.sentence, short.sentence)
+        self.assertIn("tokens: int32[≤8, ≤64]", str(model.run))
+        with self.assertRaisesRegex(TfaotError, "mask has 6, tokens has 5"):
+            model.run(tokens=tokens[:, :5], mask=mask[:, :6])
+        with self.assertRaisesRegex(TfaotError, r"can't have the shape \[3, 65\]"):
+            model.run(tokens=np.zeros((3, 65), np.int32), mask=mask)
+        with self.assertRaisesRegex(tfaot.ModelError, "length is 65\n  found: this class takes 1 to 64"):
+            model.run(tokens=tokens, mask=mask, length=65)
 
     def test_batches(self) -> None:
         """Protects batches: rows in give rows out, and a row's result doesn't depend on the others."""

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import tfaot
 from tfaot.core import drawn, environment, isolate, safetensors
 from tfaot.core.errors import TfaotError
+from tfaot.core.functions import stem
 from tfaot.core.manifest import Manifest
 from tfaot.export.sources.model import Model
 
@@ -205,7 +206,7 @@ class StageTest(unittest.TestCase):
         *,
         batch_sizes: tuple[int, ...] = (),
         cpp_class: str = "t::Model",
-        dims: Mapping[str, tuple[int | None, ...]] | None = None,
+        dims: Mapping[str, tuple[int | str | None, ...]] | None = None,
         edge: str = "cpp",
         entry_points: tuple[tuple[str, str], ...] = (),
         frozen: tuple[str, ...] | None = None,
@@ -215,6 +216,7 @@ class StageTest(unittest.TestCase):
         replicas: int = 0,
         rows_independent: bool = False,
         signature: Mapping[str, str] | None = None,
+        sizes: Mapping[str, tuple[int | str | None, ...]] | None = None,
         taps: tuple[str, ...] = (),
         user_config: str | None = None,
         weights: Mapping[str, npt.NDArray[Any]] | None = None,
@@ -260,6 +262,7 @@ class StageTest(unittest.TestCase):
                     out_weights="weights",
                     entry_points=entry_points,
                     dims=dict(dims or {}),
+                    sizes=dict(sizes or {}),
                     batch_sizes=batch_sizes,
                     max_batch=max_batch,
                     rows_independent=rows_independent,
@@ -281,6 +284,7 @@ class StageTest(unittest.TestCase):
         exported: Exported,
         *,
         batch: int = 0,
+        bucket: int = 0,
         entry_point: str = "",
         isa: tuple[str, ...] = ("x86-64-v3",),
         passes: tuple[str, ...] = ("*",),
@@ -290,12 +294,12 @@ class StageTest(unittest.TestCase):
     ) -> None:
         """Compiles an exported model next to its other outputs. `compile_graph` forks its own child.
 
-        If an entry point or a batch size is specified, outputs have the suffixes `.NAME` and `.bBATCH`. With several CPU
-        levels, they have `.LEVEL`.
+        If an entry point, a batch size, or a bucket is specified, outputs have the suffixes `.NAME`, `.bBATCH`, and `.nBUCKET`.
+        With several CPU levels, they have `.LEVEL`.
         """
         from tfaot.compile.compile import Request, compile_graph
 
-        suffix = (f".{entry_point}" if entry_point else "") + (f".b{batch}" if batch else "")
+        suffix = (f".{entry_point}" if entry_point else "") + stem("", batch, bucket)
         levels = [f".{level}" for level in isa] if len(isa) > 1 else [""]
         compile_graph(
             Request(
@@ -314,6 +318,7 @@ class StageTest(unittest.TestCase):
                 out_fingerprint_source=exported.path("fingerprint_source" + suffix),
                 entry_point=entry_point,
                 batch=batch,
+                bucket=bucket,
                 target_triple=target_triple,
                 tolerant=tolerant,
                 passes=passes,

@@ -83,9 +83,9 @@ class GoldensTest(StageTest):
                 manifest=exported.path("manifest"),
                 header="m.h",
                 functions=tuple(
-                    Compiled(entry.name, batch, f"m{index}.executor.h")
+                    Compiled(entry.name, *variant, f"m{index}.executor.h")
                     for index, entry in enumerate(exported.manifest.entry_points)
-                    for batch in entry.batch_sizes or (0,)
+                    for variant in entry.variants
                 ),
                 embed_variables=True,
                 flush_denormals=True,
@@ -104,7 +104,7 @@ class GoldensTest(StageTest):
             name: [
                 member + ("/free" if kind == "CheckFree" else "")
                 for kind, member in re.findall(
-                    r"verifier\.(Feed|Check|CheckFree)\(.*?(?:model|free)\.(\w+)\(\)(?:, batch)?\);", body
+                    r"verifier\.(Feed|Check|CheckFree)\(.*?(?:model|free)\.(\w+)\(\)(?:, .*)?\);", body
                 )
             ]
             for name, body in re.findall(r"void Verify_(\w+)\((.*?\n)}\n", source, re.DOTALL)

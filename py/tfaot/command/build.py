@@ -17,6 +17,7 @@ from tfaot.command.objects import Objects, kept_in
 from tfaot.command.stages import Stages
 from tfaot.core import pass_names
 from tfaot.core.errors import TfaotError, listed
+from tfaot.core.functions import sizes_of
 from tfaot.pack import kernels, package
 
 _FILES = types.SimpleNamespace(**starlark.execute(RULES, "rules/private/files.bzl"))
@@ -76,13 +77,15 @@ class Build:
 
     @property
     def entries(self) -> list[Any]:
-        """The entry points: `stem` of their files, `entry_point`, and `batch`, 0."""
+        """The entry points: `stem` of their files, and `entry_point`."""
         return list(_FILES.entries_of(self._entry_points, self._name))
 
     @property
     def functions(self) -> list[Any]:
-        """The same for each batch size: what one run of the compiler makes."""
-        return list(_FILES.functions_of(self._entry_points, self._values["batch_sizes"] or [], self._name))
+        """The same for each batch size and bucket: what one run of the compiler makes."""
+        sizes = (self._values["sizes"] or {}).values()
+        buckets = [int(bucket) for text in sizes for bucket in text.split(",") if bucket.isdigit()]
+        return list(_FILES.functions_of(self._entry_points, self._values["batch_sizes"] or [], buckets, self._name))
 
     @property
     def header(self) -> str:
@@ -131,11 +134,12 @@ class Build:
         warned: set[str] = set()
         configs = {entry.entry_point: self.path(_FILES.CONFIG, entry.stem) for entry in self.entries}
         for function in self.functions:
-            self.step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
+            self.step(f"compiling {function.entry_point}{sizes_of(function.batch, function.bucket)}")
             request = {
                 "config": configs[function.entry_point],
                 "entry_point": function.entry_point,
                 "batch": function.batch,
+                "bucket": function.bucket,
                 "cpu": self.levels,
                 "target_triple": self._platform.triple,
                 "xla_flags": self._values["xla_flags"],
@@ -157,7 +161,10 @@ class Build:
         header = _FILES.COMPILE["header"]
         request = {
             "header": self.header,
-            "functions": [(f.entry_point, f.batch, f"{self._prefix}{f.stem}{header}") for f in self.functions],
+            "functions": [
+                (each.entry_point, each.batch, each.bucket, f"{self._prefix}{each.stem}{header}")
+                for each in self.functions
+            ],
             "embed_variables": self._values["embed_variables"],
             "flush_denormals": self._values["flush_denormals"],
         }
@@ -208,11 +215,11 @@ class Build:
         Raises:
           TfaotError: the model has more than one program.
         """
-        if len(self.functions) > 1 or self._values["batch_sizes"]:
+        if len(self.functions) > 1 or self._values["batch_sizes"] or self._values["sizes"]:
             raise TfaotError(
                 "a bundle contains one program, but the model has several",
                 exists=", ".join(self._names()),
-                do="bundle one of its entry points, without --batch-sizes",
+                do="bundle one of its entry points, without --batch-sizes and --sizes",
             )
         self.step("bundling")
         files = _FILES.HLO | _FILES.STABLEHLO | _FILES.VERIFY
@@ -245,9 +252,7 @@ class Build:
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
     def _names(self) -> list[str]:
-        return [
-            entry.entry_point + (f" for batches of {entry.batch}" if entry.batch else "") for entry in self.functions
-        ]
+        return [each.entry_point + sizes_of(each.batch, each.bucket) for each in self.functions]
 
     def objects(self, tools: cxx.Tools, *, interface: bool = False) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""

@@ -80,7 +80,8 @@ class Option:
         if self.field.type.startswith(_FILE_OR):
             return "FILE|NAME=VALUE"
         if self.pairs:
-            return "NAME=32,?,3" if "list]" in self.field.type else "NAME=VALUE"
+            lists = {"list]": "NAME=32,?,3", "list[int]": "NAME=16,64"}
+            return next((shown for kind, shown in lists.items() if kind in self.field.type), "NAME=VALUE")
         return "FILE" if "Label" in self.field.type else "NUMBER" if "int" in self.field.type else "TEXT"
 
     @property

@@ -40,9 +40,9 @@ def compile_all(request: Request) -> None:
         os.makedirs(folder, exist_ok=True)
     shared = {name: getattr(request, name) for name in requests.names(single.GraphRequest)}
     failed: dict[str, str] = {}
-    compiled = [(entry, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
-    for index, (entry, batch) in enumerate(compiled):
-        name = stem(entry.name, batch)
+    compiled = [(entry, *variant) for entry in manifest.entry_points for variant in entry.variants]
+    for index, (entry, batch, bucket) in enumerate(compiled):
+        name = stem(entry.name, batch, bucket)
 
         def described(kind: str, name: str = name) -> str:
             return os.path.join(request.out_descriptions, f"{name}.{kind}")
@@ -60,6 +60,7 @@ def compile_all(request: Request) -> None:
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
                 entry_point=entry.name,
                 batch=batch,
+                bucket=bucket,
                 out_passes=described("passes.json"),
             )
         )

@@ -61,6 +61,8 @@ class Request(GraphRequest):
     """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
     """One of the entry point's batch sizes; 0 if it has no batches."""
+    bucket: int = 0
+    """One of the entry point's buckets; 0 if it has no open size."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
     out_constants: str
@@ -152,7 +154,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     stamp = fingerprint.stamp(
         manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
-    wanted = function(manifest, request.entry_point, request.batch)
+    wanted = function(manifest, request.entry_point, request.batch, request.bucket)
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
         given = Inputs(
@@ -168,7 +170,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         module = _module(request.out_hlo)
         sources = refusals.sources_of(given)
         open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
-        program_shape.check(module, manifest, wanted.entry_point.name, wanted.batch, sources)
+        program_shape.check(module, manifest, wanted, sources)
     modules = {isa: xla.read(hlo_pb2.HloProto.FromString(each.hlo).hlo_module) for isa, each in made.items()}
     functions = {isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()}
     roots = dict[str, bytes]()

@@ -8,11 +8,11 @@ follows XLA's shapes, so a wrong claim would read and write past the end of an i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
-from tfaot.core.manifest import EntryPoint, Manifest, Tensor
+from tfaot.core.functions import Function
+from tfaot.core.manifest import EntryPoint, Manifest, Output
 from tfaot.xla.module import Module
 
 _KINDS = {"float": "f", "int": "s", "uint": "u", "complex": "c"}
@@ -27,28 +27,33 @@ _TENSORFLOW = {"pred": "bool", "bf16": "bfloat16"} | {
 """TensorFlow's name of each dtype, by XLA's name."""
 
 
-def check(module: Module, manifest: Manifest, entry_point: str, batch: int, sources: Mapping[str, str]) -> None:
+def check(module: Module, manifest: Manifest, function: Function, sources: Mapping[str, str]) -> None:
     """Compares all arguments and results of a function.
 
     Args:
       module: the compiled module.
       manifest: the model's manifest.
-      entry_point: the function's entry point.
-      batch: the batch size that the function is compiled for; 0 if it has no batches.
+      function: the function that it was compiled for.
       sources: `file:line` by node.
 
     Raises:
       TfaotError: a dtype or a shape differs, or there are more or fewer values.
     """
-    only = manifest.only(entry_point)
+    only = manifest.only(function.entry_point.name)
     entry = only.entry_points[0]
     found = {
         "argument": module.parameters,
         "result": module.result.parts if module.result.dtype == "tuple" else (module.result,),
     }
     wanted = {
-        "argument": [*_sized(entry.inputs, batch), *((v, v.shape) for v in only.variables)],
-        "result": [*_sized(entry.outputs, batch), *((v, v.shape) for v in only.written_by(entry))],
+        "argument": [
+            *((tensor, tensor.at(function.batch, function.bucket)) for tensor in entry.inputs),
+            *((variable, variable.shape) for variable in only.variables),
+        ],
+        "result": [
+            *((tensor, _rows(tensor, function.batch)) for tensor in entry.outputs),
+            *((variable, variable.shape) for variable in only.written_by(entry)),
+        ],
     }
     differences = []
     for kind in ("argument", "result"):
@@ -56,6 +61,9 @@ def check(module: Module, manifest: Manifest, entry_point: str, batch: int, sour
             differences.append(f"{len(found[kind])} {kind}s; the model has {len(wanted[kind])}")
             continue
         for actual, (tensor, shape) in zip(found[kind], wanted[kind], strict=True):
+            if function.bucket and any(actual.dynamic) and len(shape) == len(actual.dims):
+                # A smaller bucket has smaller bounds.
+                shape = tuple(map(min, shape, actual.dims))
             claimed = _shown(tensor.dtype, shape)
             computed = _shown(_TENSORFLOW.get(actual.dtype, actual.dtype.upper()), actual.dims)
             if computed != claimed:
@@ -74,8 +82,8 @@ def check(module: Module, manifest: Manifest, entry_point: str, batch: int, sour
         )
 
 
-def _sized(tensors: Sequence[Any], batch: int) -> list[tuple[Tensor, tuple[int, ...]]]:
-    return [(tensor, (batch, *tensor.shape[1:]) if tensor.batched else tensor.shape) for tensor in tensors]
+def _rows(output: Output, batch: int) -> tuple[int, ...]:
+    return (batch, *output.shape[1:]) if output.batched else output.shape
 
 
 def _name(manifest: Manifest, entry: EntryPoint) -> str:

@@ -13,13 +13,20 @@ from tfaot.core.manifest import EntryPoint, Manifest
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """The result of one compiler run: an entry point at one batch size."""
+    """The result of one compiler run: an entry point at one batch size and one bucket of its open size."""
 
     entry_point: EntryPoint
     batch: int
     """0 if the entry point has no batch."""
+    bucket: int
+    """0 if the entry point has no open size."""
     symbol: str
     """Unique among the functions of a program."""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What stages name it by: the entry point, the batch size, and the bucket."""
+        return self.entry_point.name, self.batch, self.bucket
 
     @property
     def internal_class(self) -> str:
@@ -32,57 +39,63 @@ class Function:
         return f"tfaot_internal::{self.symbol}_cost"
 
 
+def sizes_of(batch: int, bucket: int) -> str:
+    """Returns what a function is compiled for, after its name in a sentence."""
+    return (f" for batches of {batch}" if batch else "") + (f" for sizes up to {bucket}" if bucket else "")
+
+
 def for_isa(name: str, isa: str) -> str:
     """Returns the name of a CPU level's variant of `name`."""
     return f"{name}_{re.sub('[-+.]', '_', isa)}"
 
 
-def stem(entry_point: str, batch: int) -> str:
-    """Returns the start of the names of a function's files, for stages that write a folder with those of all functions."""
-    return entry_point + (f".b{batch}" if batch else "")
+def stem(entry_point: str, batch: int, bucket: int = 0) -> str:
+    """Returns the start of the names of a function's files. `functions_of` in `rules/private/files.bzl` names them alike."""
+    return entry_point + (f".b{batch}" if batch else "") + (f".n{bucket}" if bucket else "")
 
 
-def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
+def function(manifest: Manifest, entry_point: str, batch: int, bucket: int = 0) -> Function:
     """Returns the function that a stage is asked for.
 
     Args:
       manifest: the model's manifest.
       entry_point: its name; empty for the only one.
       batch: the batch size, 0 if the entry point has no batch.
+      bucket: the bucket, 0 if the entry point has no open size.
 
     Raises:
       TfaotError: the model has no such function.
     """
-    for candidate in _functions(manifest):
-        if (candidate.entry_point.name, candidate.batch) == (_name(manifest, entry_point), batch):
-            return candidate
-    raise _differs(manifest, [(entry_point, batch)])
+    wanted = (_name(manifest, entry_point), batch, bucket)
+    for compiled in _functions(manifest):
+        if compiled.key == wanted:
+            return compiled
+    raise _differs(manifest, [(entry_point, batch, bucket)])
 
 
-def functions(manifest: Manifest, named: Sequence[tuple[str, int]]) -> tuple[Function, ...]:
+def functions(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> tuple[Function, ...]:
     """Returns a model's functions in the manifest's order. The rules, which name their files, must agree with the manifest.
 
     Args:
       manifest: the model's manifest.
-      named: the name of the entry point and the batch size of each function, as in `function`.
+      named: the name of the entry point, the batch size, and the bucket of each function, as in `function`.
 
     Raises:
       TfaotError: the model has other functions, or one is named twice.
     """
-    own = _functions(manifest)
-    keys = [(function.entry_point.name, function.batch) for function in own]
-    if sorted((_name(manifest, entry_point), batch) for entry_point, batch in named) != sorted(keys):
+    compiled = _functions(manifest)
+    if sorted((_name(manifest, name), *sizes) for name, *sizes in named) != sorted(each.key for each in compiled):
         raise _differs(manifest, named)
-    return own
+    return compiled
 
 
 def _functions(manifest: Manifest) -> tuple[Function, ...]:
     symbol = names.symbol(manifest.cpp_class)
     result = []
     for index, entry in enumerate(manifest.entry_points):
-        for batch in entry.batch_sizes or (0,):
-            part = "" if _single(manifest) else f"_{index}"
-            result.append(Function(entry, batch, symbol + part + (f"_b{batch}" if batch else "")))
+        part = symbol + ("" if _single(manifest) else f"_{index}")
+        for batch, bucket in entry.variants:
+            result.append(Function(entry, batch, bucket, stem(part, batch, bucket).replace(".", "_")))
     return tuple(result)
 
 
@@ -95,14 +108,13 @@ def _name(manifest: Manifest, entry_point: str) -> str:
     return manifest.entry_points[0].name if not entry_point and _single(manifest) else entry_point
 
 
-def _differs(manifest: Manifest, named: Sequence[tuple[str, int]]) -> TfaotError:
-    def shown(functions: Sequence[tuple[str, int]]) -> str:
-        return listed(
-            [(name or "the only entry point") + (f" for batches of {b}" if b else "") for name, b in functions]
-        )
+def _differs(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> TfaotError:
+    def shown(functions: Sequence[tuple[str, int, int]]) -> str:
+        return listed([(name or "the only entry point") + sizes_of(batch, bucket) for name, batch, bucket in functions])
 
     return TfaotError(
         f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",
-        exists="the manifest has " + shown([(own.entry_point.name, own.batch) for own in _functions(manifest)]),
-        do="name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
+        exists="the manifest has " + shown([each.key for each in _functions(manifest)]),
+        do="name each function of the manifest once: an entry point with one of its batch sizes and one of its buckets, or 0 "
+        "if it has none",
     )

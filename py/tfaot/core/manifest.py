@@ -23,7 +23,7 @@ _T = TypeVar("_T", bound="Tensor")
 RESTORED = 64 << 20
 """How many bytes of variables the goldens can contain to set the model's state before calls."""
 
-FORMAT = 4
+FORMAT = 5
 """Incremented whenever the meaning of a field changes."""
 
 
@@ -39,7 +39,7 @@ class Tensor:
     """A name of `tfaot.core.dtypes`."""
     shape: tuple[int, ...]
     """All dimensions are known, row-major, in TensorFlow's order. With a batch, the first is the largest batch that the
-    class takes. Sizes of a bounded result are bounds."""
+    class takes. An open size is its largest bucket. Sizes of a bounded result are bounds."""
     stored: str
     """The dtype as the compiler sees it, which refuses some at the edge. There, the graph converts float16 and bfloat16 to
     and from their bits as uint16, and complex numbers to and from pairs of reals, bit by bit."""
@@ -67,6 +67,14 @@ class Input(Tensor):
 
     batched: bool
     """Whether its first dimension is the batch."""
+    axes: tuple[int, ...] = ()
+    """The dimensions that have the entry point's open size."""
+
+    def at(self, rows: int, size: int) -> tuple[int, ...]:
+        """Returns the shape for a number of rows and an open size."""
+        first = (rows,) if self.batched else self.shape[:1]
+        shape = (*first, *self.shape[1:])
+        return tuple(size if axis in self.axes else length for axis, length in enumerate(shape))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +124,15 @@ class EntryPoint:
     """In the compiler's argument order. The written ones are also in its result order."""
     batch_sizes: tuple[int, ...]
     """The batch sizes that it is compiled for, ascending. Empty if it has no batch."""
+    size: str = ""
+    """The C++ name of the input, an int32, that is the open size. Empty if there is none."""
+    buckets: tuple[int, ...] = ()
+    """The open sizes that it is compiled for, ascending. Each serves all sizes up to itself."""
+
+    @property
+    def variants(self) -> tuple[tuple[int, int], ...]:
+        """What it is compiled for: pairs of a batch size and a bucket, 0 where it has none."""
+        return tuple((batch, bucket) for bucket in self.buckets or (0,) for batch in self.batch_sizes or (0,))
 
     @property
     def feeds(self) -> tuple[str, ...]:
@@ -140,6 +157,8 @@ class Call:
     entry_point: str
     batch: int
     """The number of rows it passes, or 0 if the entry point has no batch."""
+    size: int = 0
+    """The open size it passes, or 0 if the entry point has none."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import collections.abc
 import dataclasses
 import functools
 import inspect
+import re
 import sys
 import textwrap
 import typing
@@ -24,7 +25,8 @@ from tfaot.core.errors import TfaotError
 
 Request = TypeVar("Request")
 
-_SIZES = tuple[int | None, ...]
+_SIZES = tuple[int | str | None, ...]
+_SIZE = re.compile(r"\?|[0-9]+|[A-Za-z_]\w*", re.ASCII)
 
 
 def parse(kind: type[Request], *, description: str | None = None, flags: Sequence[str] | None = None) -> Request:
@@ -81,8 +83,8 @@ def names(kind: type[Any]) -> list[str]:
     return [field.name for _, field, _ in _fields(kind)]
 
 
-def sizes(option: str, name: str, text: str) -> tuple[int | None, ...]:
-    """Returns the sizes of an input: `32,?,3`. `?` keeps the model's own size.
+def sizes(option: str, name: str, text: str) -> tuple[int | str | None, ...]:
+    """Returns the sizes of an input: `32,?,3`. `?` keeps the model's own size, and a name is that of an open one.
 
     Args:
       option: the option that has them, for messages.
@@ -90,17 +92,18 @@ def sizes(option: str, name: str, text: str) -> tuple[int | None, ...]:
       text: the sizes.
 
     Raises:
-      TfaotError: a size is neither `?` nor a number of 0 or more.
+      TfaotError: a size is neither `?`, nor a name, nor a number of 0 or more.
     """
     parts = [size for size in text.split(",") if size]
-    if wrong := [size for size in parts if size != "?" and not (size.isascii() and size.isdigit())]:
+    if wrong := [size for size in parts if not _SIZE.fullmatch(size)]:
         open_size = "? (None in a BUILD file)" if caller.in_bazel() else "?"
         raise TfaotError(
             f"{caller.option(option)} has a size of {name} that isn't one",
             exists=", ".join(wrong),
-            do=f"give a number of 0 or more for each dimension, or {open_size} for the model's own size",
+            do=f"give a number of 0 or more for each dimension, or {open_size} for the model's own size, or a name of "
+            f"{caller.option('sizes')}",
         )
-    return tuple(None if size == "?" else int(size) for size in parts)
+    return tuple(None if size == "?" else int(size) if size.isdigit() else size for size in parts)
 
 
 def _fields(kind: type[Any]) -> Iterator[tuple[type[Any], dataclasses.Field[Any], Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import safetensors
+from tfaot.core import functions, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.fingerprint import Stamp
 from tfaot.core.manifest import Manifest
@@ -92,9 +92,7 @@ def read(path: str, name: str) -> Build:
     sources, weights = stem + ".sources.json", stem + ".variables.safetensors"
     # Each function has a stamp, under the name that the rules give its files, and all are the same.
     entry = manifest.entry_points[0]
-    function = (f".{entry.name}" if len(manifest.entry_points) > 1 else "") + "".join(
-        f".b{size}" for size in entry.batch_sizes[:1]
-    )
+    function = functions.stem(f".{entry.name}" if len(manifest.entry_points) > 1 else "", *entry.variants[0])
     stamp = f"{stem}{function}.fingerprint.json"
     return Build(
         name,

@@ -334,6 +334,8 @@ def _shapes(old: Build, new: Build) -> list[str]:
             lines.append(
                 f"{two.cpp_name} is compiled for {_batches(two.batch_sizes)}, was for {_batches(one.batch_sizes)}"
             )
+        if one.buckets != two.buckets:
+            lines.append(f"{two.cpp_name} has {_buckets(two.buckets)}, had {_buckets(one.buckets)}")
     if old.manifest.max_batch != new.manifest.max_batch:
         lines.append(f"the largest batch is {new.manifest.max_batch}, was {old.manifest.max_batch}")
     return lines or ["shapes inside the graph differ, not those of inputs, outputs, and variables"]
@@ -341,6 +343,10 @@ def _shapes(old: Build, new: Build) -> list[str]:
 
 def _batches(sizes: Sequence[int]) -> str:
     return "batches of " + _and([str(size) for size in sizes]) if sizes else "no batches"
+
+
+def _buckets(sizes: Sequence[int]) -> str:
+    return "an open size with the buckets " + _and([str(size) for size in sizes]) if sizes else "no open size"
 
 
 def _shown(tensor: Tensor) -> str:

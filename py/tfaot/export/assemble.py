@@ -99,13 +99,13 @@ def assemble(functions: Sequence[Function]) -> Whole:
 
 
 def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
-    shapes = {tensor_name(edge.name)[0]: edge.shape for edge in inputs}
+    edges = {tensor_name(edge.name)[0]: edge for edge in inputs}
     for node in graph.node:
-        shape = shapes.get(node.name)
-        if shape is not None:
+        edge = edges.get(node.name)
+        if edge is not None and edge.shape is not None:
             node.attr["shape"].shape.Clear()
-            for size in shape:
-                node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
+            for axis, size in enumerate(edge.shape):
+                node.attr["shape"].shape.dim.add(size=-1 if size is None or axis in edge.axes else size)
         # Shapes that were inferred before the inputs' shapes were fixed are less specific.
         node.attr.pop("_output_shapes", None)
 

@@ -53,7 +53,9 @@ def outputs(
     Raises:
       TfaotError: the compiler can't bound a size, or an output has no batch although the inputs have one.
     """
-    if draft.batch_sizes:
+    if draft.batch_sizes and draft.size:
+        shapes = _sized_rows(graph, edges, draft, variables, stored, largest, what, sources)
+    elif draft.batch_sizes:
         rows = _rows(graph, edges, draft, variables, stored, what, sources)
         shapes = [((largest, *row), False) for row in rows]
     elif all(edge.shape is not None and None not in edge.shape for edge in edges):
@@ -123,6 +125,40 @@ def _rows(
                 raise _without_batch(edge, both, draft, what)
         rows.append(first[1][1:])
     return rows
+
+
+def _sized_rows(
+    graph: graph_pb2.GraphDef,
+    edges: Sequence[Edge],
+    draft: manifest.EntryPoint,
+    variables: Sequence[manifest.Variable],
+    stored: Callable[[str], str],
+    largest: int,
+    what: str,
+    sources: Mapping[str, str],
+) -> list[tuple[tuple[int, ...], bool]]:
+    """Returns the shape of each output of an entry point with rows and an open size, and whether its rows have bounds.
+
+    Raises:
+      TfaotError: an output's number of rows differs from the inputs'.
+    """
+    batches = (draft.batch_sizes[-1], draft.batch_sizes[-1] + 1)
+    inferred = [_inferred(graph, edges, draft, batch, stored, what) for batch in batches]
+    asked: list[tuple[tuple[int, ...], bool]] | None = None
+    shapes = []
+    for index, edge in enumerate(edges):
+        for batch, known in zip(batches, inferred, strict=True):
+            shape = known[index]
+            if shape is not None and (not shape or shape[0] not in (batch, None)):
+                raise _without_batch(edge, f"{shown(shape)} for a batch of {batch}", draft, what)
+        shape, bounded = inferred[0][index], False
+        if shape is None or None in shape:
+            asked = asked or _found(graph, edges, draft, variables, stored, what, sources)
+            shape, bounded = asked[index]
+            if shape[:1] != batches[:1]:
+                raise _without_batch(edge, f"{shown(shape)} for a batch of {batches[0]}", draft, what)
+        shapes.append(((largest, *(size or 0 for size in shape[1:])), bounded))
+    return shapes
 
 
 def _inferred(

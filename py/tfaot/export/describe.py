@@ -32,6 +32,8 @@ class Target:
     batch_sizes: tuple[int, ...]
     max_batch: int
     """The largest batch of the class; 0 if there is none."""
+    buckets: tuple[int, ...]
+    """Those of the open size; empty if there is none."""
     edge: str
     """One of `dtypes.EDGES`."""
     unset: frozenset[str] = frozenset()
@@ -167,6 +169,7 @@ def _entry_point(
             bounds.sizes(edge, target.max_batch),
             target.stored(dtype),
             batched=None in (edge.shape or ()),
+            axes=edge.axes,
         )
         for edge, cpp_name, dtype in (
             (edge, cpp_name, dtypes.BY_ENUM[edge.dtype].name)
@@ -182,6 +185,8 @@ def _entry_point(
         (),
         tuple(manifest.Use(indices[use.shared_name], use.written) for use in used),
         target.batch_sizes if not target.some_batched or any(tensor.batched for tensor in inputs) else (),
+        next((cpp_name for edge, cpp_name in zip(entry.inputs, called.inputs, strict=True) if edge.open_size), ""),
+        target.buckets,
     )
     _check_batch(target.what, draft, [variable.name for variable in variables])
     graph, outputs = bounds.outputs(

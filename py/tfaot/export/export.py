@@ -17,10 +17,11 @@ from tfaot.export import describe, golden, initial, replicas, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.batch_independence import check as rows
 from tfaot.export.request import Request
-from tfaot.export.rewrites import clone_shared_functions, edges, freeze, lists, narrow, seeds
+from tfaot.export.rewrites import clone_shared_functions, edges, freeze, lists, narrow, open_size, seeds
 from tfaot.export.rewrites.random import state
 from tfaot.export.traced import Array, Dims, Function, Source, check_resources
 from tfaot.graph import structure
+from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import functions_of
 from tfaot.graph.variables import VariableUse, variable_uses
 
@@ -48,6 +49,7 @@ def export(request: Request) -> None:
         steps=request.golden_steps,
         calls=request.golden_calls,
         largest=largest,
+        buckets=request.buckets,
     )
     rewritten = _rewritten(request, source, functions, largest)
     whole, constants = rewritten.whole, rewritten.constants
@@ -57,6 +59,7 @@ def export(request: Request) -> None:
         bool(request.entry_points),
         request.batch_sizes,
         largest,
+        request.buckets,
         request.edge,
         rewritten.unset,
         request.some_batched,
@@ -69,7 +72,10 @@ def export(request: Request) -> None:
     )
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:
-            rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)
+            graph, of_size = described.graph, entry
+            if entry.size:
+                graph, of_size = _of_largest(graph, entry)
+            rows.check(graph, of_size, result.variables, what=what, sources=whole.sources)
     if rewritten.user is not None:
         inferred = user_config.override(inferred, rewritten.user, path=rewritten.user_path)
         result = user_config.reread(result, inferred, rewritten.user_path)
@@ -108,7 +114,11 @@ def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, froze
 def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str]]) -> list[Function]:
     """Returns the entry points with the target's names. Checks that what the target says about inputs is used."""
     what = request.model.path
-    dims = Dims(request.dims, batched=bool(request.batch_sizes))
+    named = {
+        label: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
+        for label, shape in request.dims.items()
+    }
+    dims = Dims(request.dims_with(None), bool(request.batch_sizes), named)
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
     for function, (_, own_name) in zip(functions, wanted, strict=True):
         check_resources(
@@ -119,6 +129,8 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
         _check_calls(what, function)
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
+    for name in request.sizes:
+        functions = [open_size.opened(each, dims, name, request.buckets[-1], what) for each in functions]
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
             f"{what}: {caller.option('signature')} names {listed(unused)}, but no entry point has a parameter with this name",
@@ -128,6 +140,16 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
     describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
     return functions
+
+
+def _of_largest(
+    graph: graph_pb2.GraphDef, entry: manifest.EntryPoint
+) -> tuple[graph_pb2.GraphDef, manifest.EntryPoint]:
+    """Returns the graph and the entry point for inputs of the largest open size, which is then a constant."""
+    (size,) = (tensor for tensor in entry.inputs if tensor.cpp_name == entry.size)
+    inputs = {tensor_name(tensor.name)[0]: tensor.axes for tensor in entry.inputs}
+    sized = open_size.fixed(graph, tensor_name(size.name)[0], entry.buckets[-1], inputs)
+    return sized, dataclasses.replace(entry, inputs=tuple(tensor for tensor in entry.inputs if tensor != size))
 
 
 def _check_calls(what: str, function: Function) -> None:
@@ -185,7 +207,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
-    one = len(functions) * max(1, len(request.batch_sizes)) == 1
+    one = len(functions) * max(1, len(request.batch_sizes)) * max(1, len(request.buckets)) == 1
     user, user_path = _user_config(request, source)
     frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
     unset = frozenset(getattr(source, "unset", ())) if request.weights is None else frozenset[str]()
@@ -232,6 +254,7 @@ def _check(request: Request) -> None:
     Raises:
       TfaotError: attributes contradict each other.
     """
+    open_size.check(request.dims, request.sizes)
     if request.golden_steps < 1:
         raise TfaotError(caller.setting("golden_steps", request.golden_steps), do="verify at least one step")
     sizes = request.batch_sizes

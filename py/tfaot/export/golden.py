@@ -31,6 +31,15 @@ def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
     return tuple(result)
 
 
+def open_sizes(count: int, buckets: Sequence[int]) -> list[int]:
+    """Returns open sizes to verify: 1, the largest, those at the edges of buckets, and then random ones, `count` or more."""
+    largest = buckets[-1]
+    edges = {size for bucket in buckets for size in (bucket - 1, bucket, bucket + 1) if 1 < size < largest}
+    rng = np.random.default_rng(SEED)
+    found = list(dict.fromkeys((1, largest, *sorted(edges))))
+    return found + [int(rng.integers(1, largest + 1)) for _ in range(count - len(found))]
+
+
 def given(
     source: Source,
     functions: Sequence[Function],
@@ -40,6 +49,7 @@ def given(
     steps: int,
     calls: Sequence[str],
     largest: int,
+    buckets: Sequence[int] = (),
 ) -> tuple[list[tuple[Array, ...] | None], tuple[manifest.Call, ...]]:
     """Returns the calls to verify, and the user's inputs for them.
 
@@ -53,6 +63,7 @@ def given(
       steps: the number of rounds of calls.
       calls: the entry points of one round; empty for all.
       largest: the largest batch; 0 if there is none.
+      buckets: those of the open size, if there is one. There are then enough rounds for all of their edges.
 
     Returns:
       Values of the inputs for each call, None for those to draw, and the calls.
@@ -61,19 +72,28 @@ def given(
       TfaotError: the user's inputs don't fit the model's.
     """
     by_name = {function.name: function for function in functions}
-    rounds = [name for _ in range(steps) for name in (calls or tuple(by_name))]
+    lengths = open_sizes(steps, buckets) if buckets else [0] * steps
+    rounds = [name for _ in lengths for name in (calls or tuple(by_name))]
+    open_ = [length for length in lengths for _ in (calls or tuple(by_name))]
     sizes = batches(rounds, largest) if largest else (0,) * len(rounds)
     user = User(source, what)
     values: list[tuple[Array, ...] | None] = []
     made: list[manifest.Call] = []
-    for step, (name, size) in enumerate(zip(rounds, sizes, strict=True)):
-        inputs = by_name[name].inputs
+    for step, (name, size, length) in enumerate(zip(rounds, sizes, open_, strict=True)):
+        inputs = tuple(edge for edge in by_name[name].inputs if not edge.open_size)
         arrays = user.inputs(own_names[name], inputs, step)
         if arrays is None:
             open_batch = any(None in (edge.shape or ()) for edge in inputs)
             values.append(None)
-            made.append(manifest.Call(name, size if open_batch else 0))
+            made.append(manifest.Call(name, size if open_batch else 0, length))
             continue
+        given_sizes = {array.shape[axis] for edge, array in zip(inputs, arrays, strict=True) for axis in edge.axes}
+        if len(given_sizes) > 1 or (given_sizes and not 1 <= max(given_sizes) <= buckets[-1]):
+            raise TfaotError(
+                f"{what}: {said(source)} open sizes of {sorted(given_sizes)} for one call",
+                exists=f"the class takes 1 to {buckets[-1]}, the same in every input",
+                do="give the same size for every input of a call",
+            )
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(
@@ -81,8 +101,10 @@ def given(
                 exists=f"the class takes 1 to {largest} rows, the same in every input",
                 do="give the same number of rows for every input of a call",
             )
+        if given_sizes:
+            arrays = (*arrays, np.array(max(given_sizes), np.int32))
         values.append(arrays)
-        made.append(manifest.Call(name, rows.pop() if rows else 0))
+        made.append(manifest.Call(name, rows.pop() if rows else 0, max(given_sizes, default=0)))
     check_steps(source, len(rounds))
     return values, tuple(made)
 
@@ -156,4 +178,6 @@ class User:
 def _fits(shape: tuple[int, ...], edge: Edge) -> bool:
     if edge.shape is None:
         return True
-    return len(shape) == len(edge.shape) and all(b is None or a == b for a, b in zip(shape, edge.shape, strict=True))
+    return len(shape) == len(edge.shape) and all(
+        b is None or a == b or axis in edge.axes for axis, (a, b) in enumerate(zip(shape, edge.shape, strict=True))
+    )

@@ -15,12 +15,26 @@ class ModelRequest:
     model: Model
     entry_points: tuple[tuple[str, str], ...] = ()
     """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
-    dims: Mapping[str, tuple[int | None, ...]] = dataclasses.field(default_factory=dict)
-    """Sizes of inputs' dimensions that the model leaves open, by label."""
+    dims: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
+    """Sizes of inputs' dimensions that the model leaves open, by label; or the name of one of `sizes`."""
+    sizes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
+    """Sizes that differ from call to call, by name, and the buckets to compile for."""
     batch_sizes: tuple[int, ...] = ()
     """Batch sizes to compile for. The batch is the first dimension of inputs that leave it open."""
     frozen: tuple[str, ...] | None = None
     """Patterns of variables to turn into constants. None for all, if nothing is written and there is one function."""
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The buckets of the open size; empty if there is none."""
+        return tuple(bucket for buckets in self.sizes.values() for bucket in buckets if isinstance(bucket, int))
+
+    def dims_with(self, open_size: int | None) -> dict[str, tuple[int | None, ...]]:
+        """Returns `dims` with a number in place of the open size, or None."""
+        return {
+            label: tuple(open_size if isinstance(size, str) else size for size in shape)
+            for label, shape in self.dims.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,9 @@ from tfaot.core.errors import TfaotError, listed
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]
+
+SIZES = (16, 64, 256)
+"""Buckets that messages show."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,10 @@ class Edge:
     """None if the rank is unknown."""
     source: str = ""
     """`file:line` in the user's code, or empty."""
+    axes: tuple[int, ...] = ()
+    """The dimensions that have the open size. The shape has its largest bucket, and the placeholder leaves them open."""
+    open_size: bool = False
+    """Whether it is the open size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +126,8 @@ class Dims:
     """By an input's label. None keeps the model's own size."""
     batched: bool = False
     """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
+    named: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
+    """Dimensions that stay open: the name of the open size, by an input's label and the dimension."""
 
     def fix(self, what: str, edges: Sequence[Edge], *, batches: bool = True) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
@@ -143,8 +152,12 @@ class Dims:
                     )
                     continue
                 known = shape if shape is not None else (None,) * len(given)
-                if any(a is not None and b is not None and a != b for a, b in zip(known, given, strict=True)):
-                    wrong.append(f"{edge.label} is {shown(known)}, but {caller.option('dims')} has {shown(given)}")
+                names = self.named.get(edge.label, {})
+                if any(a is not None and b is not None and a != b for a, b in zip(known, given, strict=True)) or any(
+                    known[axis] is not None for axis in names
+                ):
+                    wanted = [names.get(axis, size) for axis, size in enumerate(given)]
+                    wrong.append(f"{edge.label} is {shown(known)}, but {caller.option('dims')} has {shown(wanted)}")
                     continue
                 shape = tuple(a if b is None else b for a, b in zip(known, given, strict=True))
             fixed.append(dataclasses.replace(edge, shape=shape))
@@ -160,25 +173,40 @@ class Dims:
                 exists="; ".join(f"{edge.label} {shown(edge.shape)}" for edge in large),
                 do="use sizes with a product below 2**63",
             )
-        unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
+        unknown = [edge for edge in fixed if edge.shape is None or self._unknown(edge)]
         if unknown:
             sizes = ", with your sizes in place of 1" if any(edge.shape for edge in unknown) else ""
+            example = {edge.label: tuple(self._example(edge)) for edge in unknown}
             if any(edge.shape is None for edge in unknown):
                 empty = "[]" if caller.in_bazel() else "nothing"
                 sizes += f"; of an unknown rank, write a size for each dimension, or {empty} for a scalar"
             rows = batches and not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
-            batch = f"any number of rows is {caller.option('batch_sizes')}; " if rows else ""
-            example = {edge.label: _sized(edge.shape or (), self.batched) for edge in unknown}
+            batch = f"; any number of rows is {caller.option('batch_sizes')}" if rows else ""
             raise TfaotError(
                 f"{what}: {len(unknown)} input(s) have dimensions that aren't known at build time",
                 exists="; ".join(
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
                 ),
-                do=f"fix them in the model, or with {caller.setting('dims', example)}{sizes}; "
-                f"{batch}a length can be an input (docs/guide/shapes.md#open-lengths)",
+                do=f"fix them in the model, or with {caller.setting('dims', example)}{sizes}{batch}"
+                + (_lengths(unknown, example) if batches else ""),
             )
         return tuple(fixed)
+
+    def axes(self, edge: Edge) -> tuple[int, ...]:
+        """Returns the dimensions of an input that have the open size."""
+        return tuple(self.named.get(edge.label, ()))
+
+    def _unknown(self, edge: Edge) -> list[int]:
+        """Returns the dimensions that have no size, and must have one."""
+        free = {*self.axes(edge), *([0] if self.batched else [])}
+        return [axis for axis, size in enumerate(edge.shape or ()) if size is None and axis not in free]
+
+    def _example(self, edge: Edge) -> Iterator[int | str | None]:
+        """Yields an example of sizes. The batch stays open."""
+        names = self.named.get(edge.label, {})
+        for axis, size in enumerate(edge.shape or ()):
+            yield names.get(axis) or (None if self.batched and not axis else size or 1)
 
     def check_used(self, what: str, labels: Collection[str]) -> None:
         """Checks that every name in `dims` is an input's.
@@ -194,12 +222,20 @@ class Dims:
             )
 
 
-def _sized(shape: Shape, batched: bool) -> Shape:
-    """Returns an example of sizes. The batch stays open."""
-    return tuple(None if batched and not axis else size or 1 for axis, size in enumerate(shape))
+def _lengths(unknown: Sequence[Edge], example: Mapping[str, Sequence[int | str | None]]) -> str:
+    """Returns how to take a size that differs from call to call, if one after the first dimension is unknown."""
+    dims = {}
+    for edge in unknown:
+        axis = (edge.shape or ()).index(None, 1) if None in (edge.shape or ())[1:] else 0
+        if axis:
+            dims[edge.label] = [*example[edge.label][:axis], "length", *example[edge.label][axis + 1 :]]
+    if not dims:
+        return ""
+    setting = f"{caller.setting('dims', dims)}{', ' if caller.in_bazel() else ' '}{caller.setting('sizes', {'length': SIZES})}"
+    return f"; a length that differs from call to call is {setting} (docs/guide/sizes.md)"
 
 
-def shown(shape: Shape | None) -> str:
+def shown(shape: Sequence[int | str | None] | None) -> str:
     """Formats a shape for messages: `[64, None]`."""
     if shape is None:
         return "(unknown rank)"

@@ -8,9 +8,11 @@ from html import escape
 
 _DROPPED = re.compile(
     # A style sheet that loads a font from a server, comments, places in source files, and attributes that say nothing here.
-    r'^stylesheet=<.*?^>\n|^ *//.*?\n|(?<=}) +//.*?$|\nsource: [^\n"]*|(?:parameter_replication|frontend_attributes)=\{.*?\}<br/>',
+    r'^stylesheet=<.*?^>\n|^ *//.*?\n|(?<=}) +//.*?$|\nsource: [^\n"]*|(?:parameter_replication|frontend_attributes)=\{[^\n]*?\}<br/>',
     re.DOTALL | re.MULTILINE,
 )
+_BOUND = re.compile(r"(?:<|&lt;)=(?=\d)")
+"""What XLA writes before the bound of a size, in some labels without the escape that they need."""
 _TITLE = re.compile(r"^label = <<b>.*?>;$", re.MULTILINE)
 _DECLARED = re.compile(r"^(?:subgraph )?((?:cluster_)?\d+) (?:\[|\{)", re.MULTILINE)
 _ADDRESS = re.compile(r"\b(?:cluster_)?\d{6,}\b")
@@ -26,7 +28,7 @@ def clean(dot: str, title: str, parameters: Sequence[str], results: Sequence[str
       parameters: names of the entry computation's parameters.
       results: names of its results.
     """
-    dot = _DROPPED.sub("", dot)
+    dot = _BOUND.sub("≤", _DROPPED.sub("", dot))
     # XLA names nodes by their addresses.
     numbers = {
         name: f"{'cluster_' if name[0] == 'c' else 'n'}{number}"

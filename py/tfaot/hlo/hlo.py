@@ -129,7 +129,7 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
 
     del _pywrap_tfcompile
     entry = manifest.entry_point(request.entry_point) if request.entry_point else manifest.entry_points[0]
-    wanted = function(manifest, entry.name, entry.batch_sizes[-1] if entry.batch_sizes else 0)
+    wanted = function(manifest, entry.name, *entry.variants[-1])
     config = inputs.positional(request.config, wanted, folder)
     prepared = inputs.Inputs(manifest, wanted, request.graph, config, request.sources, xla_flags)
     # Building a graph starts threads, and a process with running threads must not fork.

@@ -13,7 +13,6 @@ from tfaot.export.request import ModelRequest
 from tfaot.export.sources.model import Model
 
 if TYPE_CHECKING:  # TensorFlow is imported in the child
-    from tfaot.export.traced import Shape
     from tfaot.preflight.report import Report
 
 
@@ -34,7 +33,7 @@ def of_path(
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),
     entry_points: Sequence[str] = (),
-    dims: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, tuple[int | str | None, ...]] | None = None,
 ) -> Report:
     """Checks a file or folder.
 
@@ -120,13 +119,13 @@ def write(report: Report, request: Request) -> None:
             file.write(content)
 
 
-def parsed_dims(flags: Sequence[str]) -> dict[str, Shape]:
+def parsed_dims(flags: Sequence[str]) -> dict[str, tuple[int | str | None, ...]]:
     """Parses sizes as flags have them: `x=32,?,3`.
 
     Raises:
       TfaotError: a flag has another form.
     """
-    result: dict[str, Shape] = {}
+    result: dict[str, tuple[int | str | None, ...]] = {}
     for flag in flags:
         name, _, sizes = flag.rpartition("=")
         if not name:

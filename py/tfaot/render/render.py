@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,8 @@ class Compiled:
     """The entry point's name in the manifest; empty for the only one."""
     batch: int
     """One of the entry point's batch sizes; 0 if it has no batches."""
+    bucket: int
+    """One of the entry point's buckets; 0 if it has no open size."""
     header: str
     """The path by which to include the compile stage's header."""
 
@@ -43,9 +46,9 @@ def all_in(manifest: Manifest, headers: str) -> tuple[Compiled, ...]:
       headers: the path by which to include the folder, in which `tfaot.compile.all` names the files.
     """
     return tuple(
-        Compiled(entry.name, batch, f"{headers}/{functions.stem(entry.name, batch)}.executor.h")
+        Compiled(entry.name, *variant, f"{headers}/{functions.stem(entry.name, *variant)}.executor.h")
         for entry in manifest.entry_points
-        for batch in entry.batch_sizes or (0,)
+        for variant in entry.variants
     )
 
 
@@ -116,6 +119,8 @@ class Member:
     """The member of Impl that makes an output, if no copy in the instance's memory is made anyway."""
     result: int = 0
     """Which of that function's results it is."""
+    used: tuple[str, ...] = ()
+    """Expressions for how many values of each dimension a run uses, given `rows` and `size`; empty for all of all rows."""
 
     @property
     def writer(self) -> str:
@@ -175,12 +180,26 @@ class Back:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A batched input or output of a compiled function."""
+    """An input or an output of a compiled function, of which a run uses a part."""
 
     index: int
     place: int
     row_bytes: int
     padded: int
+    batched: bool
+    value_bytes: int = 0
+    """The bytes of a value, if the size is known only at run time; otherwise 0."""
+    whole: tuple[int, ...] = ()
+    """An input's sizes."""
+    part: tuple[int, ...] = ()
+    """Those of the function's argument."""
+    used: tuple[str, ...] = ()
+    """Expressions for how many values of each dimension a run uses."""
+    rank: int = 0
+    sizes: int = 0
+    """The index of the result that is an output's true size."""
+    dims: str = ""
+    """An expression for a pointer to the true size in an instance, given `impl`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +214,7 @@ class Function:
     """The type, with its namespace."""
     cost: str
     batch: int
+    bucket: int
     num_args: int
     num_results: int
     arg_bytes: tuple[int, ...]
@@ -204,6 +224,15 @@ class Function:
     back: tuple[Back, ...]
     feeds: tuple[Rows, ...]
     fetches: tuple[Rows, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How to split batches among functions."""
+
+    name: str
+    """The member of Impl."""
+    functions: tuple[Function, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,15 +246,28 @@ class Entry:
     inputs: tuple[Member, ...]
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
-    plan: str
-    """The member of Impl that determines how to split a batch; empty if there are no batches."""
+    plans: tuple[Plan, ...]
+    """For each bucket, or the only one; empty if there are no batches."""
     writes: bool
     written: tuple[Member, ...]
+    open_size: Member | None
+    """The input that is the open size."""
+    buckets: tuple[int, ...]
 
     @property
     def batched(self) -> bool:
         """Whether it takes batches of any size."""
-        return bool(self.plan)
+        return bool(self.plans)
+
+    @property
+    def args(self) -> str:
+        """What a run takes, in a test that has variables of these names."""
+        return ", ".join((*["batch"] * self.batched, *["size"] * (self.open_size is not None)))
+
+    @property
+    def parameters(self) -> str:
+        """Their declarations."""
+        return ", ".join(f"::std::int64_t {name}" for name in self.args.split(", ") if name)
 
 
 def render(request: Request) -> None:
@@ -309,7 +351,7 @@ def context_of(
     """Returns everything that the templates use."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
-    compiled_functions = functions.functions(manifest, [(one.entry_point, one.batch) for one in compiled])
+    compiled_functions = functions.functions(manifest, [(one.entry_point, one.batch, one.bucket) for one in compiled])
     arena = _Arena()
     variables = _variables(manifest, class_name)
     setters = _setters(manifest, class_name)
@@ -337,6 +379,8 @@ def context_of(
         "tensorflow": manifest.tensorflow,
         "entries": entries,
         "functions": [function for entry in entries for function in entry.functions],
+        "plans": [plan for entry in entries for plan in entry.plans],
+        "open_size": any(entry.open_size for entry in entries),
         "single": len(entries) == 1,
         "variables": variables,
         "members": members,
@@ -431,7 +475,14 @@ def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Var
     by_name = {variable.name: variables[index] for index, variable in enumerate(manifest.variables)}
     restored = [[by_name[variable.name] for variable in before] for before in manifest.restored()]
     return [
-        {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}
+        {
+            "entry": entry,
+            "batch": call.batch,
+            "size": call.size,
+            "args": ", ".join(str(size) for size in (call.batch, call.size) if size),
+            "step": step,
+            "restored": restored[step],
+        }
         for step, call in enumerate(manifest.calls)
         for entry in entries
         if entry.name == call.entry_point
@@ -502,33 +553,57 @@ def _entry(
         offset, place = arena.place(tensor.bytes), next(places)
         member = _member(tensor, get=f"impl.places[{place}]", batched=tensor.batched)
         member = dataclasses.replace(member, place=place, setter=setters[tensor.cpp_name], own=f"impl.arena + {offset}")
-        inputs.append(_Edge(member, offset))
+        if tensor.axes:
+            note = f", of which a run uses the first *{entry.size}() in dimension " + " and ".join(
+                map(str, tensor.axes)
+            )
+            member = dataclasses.replace(member, note=note, used=_used(tensor))
+        elif tensor.cpp_name == entry.size:
+            member = dataclasses.replace(member, note=f", 1 to {entry.buckets[-1]}, which it is at the start")
+        inputs.append(_Edge(member, tensor))
     outputs = _outputs(entry, compiled[0], arena, setters, places)
     written = [use for use in entry.variables if use.written]
+    made = tuple(_function(function, inputs, outputs, variables, arena) for function in compiled)
+    # A function's name never ends in a digit, because an underscore follows.
+    plan = f"plan{manifest.entry_points.index(entry)}"
     return Entry(
         entry.name,
         entry.cpp_name,
         first,
         tuple(edge.member for edge in inputs),
         tuple(edge.member for edge in outputs),
-        tuple(_function(function, inputs, outputs, variables, arena) for function in compiled),
-        # A function's name never ends in a digit, because an underscore follows.
-        f"plan{manifest.entry_points.index(entry)}" if entry.batch_sizes else "",
+        made,
+        tuple(
+            Plan(plan + (f"_n{bucket}" if bucket else ""), tuple(each for each in made if each.bucket == bucket))
+            for bucket in entry.buckets or (0,)
+            if entry.batch_sizes
+        ),
         bool(written),
         tuple(variables[use.variable].member for use in written),
+        next((edge.member for edge in inputs if edge.member.cpp_name == entry.size), None),
+        entry.buckets,
     )
+
+
+def _used(tensor: Input) -> tuple[str, ...]:
+    """Returns expressions for the sizes that a run uses of an input."""
+    used = ["rows" if tensor.batched else str(tensor.shape[0]), *map(str, tensor.shape[1:])]
+    return tuple("size" if axis in tensor.axes else size for axis, size in enumerate(used))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Edge:
-    """An input or an output, and its place in an instance's memory."""
+    """An input or an output, and its member."""
 
     member: Member
-    offset: int
-    """In an instance's memory; -1 if the compiled function contains the values."""
+    tensor: Input | Output
 
-    def bytes(self, batch: int) -> int:
-        """Returns its size in a compiled function."""
+    def bytes(self, batch: int, bucket: int) -> int:
+        """Returns its size in a compiled function, or 0 if that is known only at run time, and there are several functions."""
+        if isinstance(self.tensor, Input):
+            return math.prod(self.tensor.at(batch, bucket)) * dtypes.BY_NAME[self.tensor.dtype].bytes
+        if self.tensor.size and bucket:
+            return 0
         return self.member.row_bytes * batch if self.member.batched else self.member.bytes
 
 
@@ -539,17 +614,23 @@ def _outputs(
     setters: Mapping[str, str],
     places: Iterator[int],
 ) -> list[_Edge]:
-    """Returns an entry point's outputs: batched ones in an instance's memory, others in the compiled function."""
+    """Returns an entry point's outputs: in an instance's memory if there are several functions; otherwise in the function."""
     outputs = []
     function = _function_name(compiled)
     sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
     for index, output in enumerate(entry.outputs):
-        offset, place = arena.place(output.bytes) if output.batched else -1, next(places)
+        copied = output.batched or bool(entry.size)
+        offset, place = arena.place(output.bytes) if copied else -1, next(places)
         result = f"impl.{function}.result_data({index})"
+        size = ""
+        if output.size and copied:
+            size = f"impl.arena + {arena.place(4 * len(output.shape))}"
+        elif output.size:
+            size = f"impl.{function}.result_data({sizes[output.name]})"
         member = _member(
             output,
-            get=f"impl.places[{place}]" if output.batched else f"impl.Placed({place}, {result})",
-            size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
+            get=f"impl.places[{place}]" if copied else f"impl.Placed({place}, {result})",
+            size=size,
             note=" at most; the actual size is known after the run" if output.size else "",
             batched=output.batched,
         )
@@ -557,11 +638,11 @@ def _outputs(
             member,
             place=place,
             setter=setters[output.cpp_name],
-            own=f"impl.arena + {offset}" if output.batched else "nullptr",
-            function="" if output.batched else function,
+            own=f"impl.arena + {offset}" if copied else "nullptr",
+            function="" if copied else function,
             result=index,
         )
-        outputs.append(_Edge(member, offset))
+        outputs.append(_Edge(member, output))
     return outputs
 
 
@@ -572,32 +653,30 @@ def _function(
     variables: Sequence[Variable],
     arena: _Arena,
 ) -> Function:
-    entry, batch = compiled.entry_point, compiled.batch
+    entry, batch, bucket = compiled.entry_point, compiled.batch, compiled.bucket
     results = len(outputs) + len(entry.sized)
     uses = [(variables[use.variable].member, use.written) for use in entry.variables]
     written = [member for member, is_written in uses if is_written]
     # Each function has its own memory for the rows of a padded part.
-    feeds = tuple(
-        Rows(index, edge.member.place, edge.member.row_bytes, arena.place(edge.bytes(batch)))
-        for index, edge in enumerate(inputs)
-        if edge.member.batched
-    )
+    feeds = tuple(_feed(index, edge, compiled, arena) for index, edge in enumerate(inputs) if _in_parts(edge))
+    sizes = {output.name: len(outputs) + index for index, output in enumerate(entry.sized)}
     return Function(
         member=_function_name(compiled),
         name=compiled.internal_class.rpartition("::")[2],
         type="::" + compiled.internal_class,
         cost="::" + compiled.cost,
         batch=batch,
+        bucket=bucket,
         num_args=len(inputs) + len(uses),
         num_results=results + len(written),
-        arg_bytes=(*(edge.bytes(batch) for edge in inputs), *(member.bytes for member, _ in uses)),
+        arg_bytes=(*(edge.bytes(batch, bucket) for edge in inputs), *(member.bytes for member, _ in uses)),
         result_bytes=(
-            *(edge.bytes(batch) for edge in outputs),
+            *(edge.bytes(batch, bucket) for edge in outputs),
             *(4 * len(output.shape) for output in entry.sized),
             *(member.bytes for member in written),
         ),
         args=(
-            *(Arg(index, edge.member.get) for index, edge in enumerate(inputs) if not edge.member.batched),
+            *(Arg(index, edge.member.get) for index, edge in enumerate(inputs) if not _in_parts(edge)),
             *(
                 Arg(len(inputs) + index, member.change if is_written else member.get)
                 for index, (member, is_written) in enumerate(uses)
@@ -606,15 +685,48 @@ def _function(
         back=tuple(Back(results + index, member.change, member.bytes) for index, member in enumerate(written)),
         feeds=feeds,
         fetches=tuple(
-            Rows(index, edge.member.place, edge.member.row_bytes, 0)
+            Rows(
+                index,
+                edge.member.place,
+                edge.member.row_bytes,
+                0,
+                edge.member.batched,
+                value_bytes=dtypes.BY_NAME[edge.tensor.dtype].bytes if edge.member.size else 0,
+                rank=len(edge.tensor.shape),
+                sizes=sizes.get(edge.tensor.name, 0),
+                dims=edge.member.size,
+            )
             for index, edge in enumerate(outputs)
-            if edge.member.batched
+            if not edge.member.function
         ),
     )
 
 
+def _in_parts(edge: _Edge) -> bool:
+    """Returns whether a run uses a part of an input."""
+    return edge.member.batched or bool(edge.member.used)
+
+
+def _feed(index: int, edge: _Edge, compiled: functions.Function, arena: _Arena) -> Rows:
+    member, padded = edge.member, arena.place(edge.bytes(compiled.batch, compiled.bucket))
+    assert isinstance(edge.tensor, Input)
+    if not member.used:
+        return Rows(index, member.place, member.row_bytes, padded, member.batched)
+    return Rows(
+        index,
+        member.place,
+        member.row_bytes,
+        padded,
+        member.batched,
+        value_bytes=dtypes.BY_NAME[edge.tensor.dtype].bytes,
+        whole=edge.tensor.shape,
+        part=edge.tensor.at(compiled.batch, compiled.bucket),
+        used=member.used,
+    )
+
+
 def _function_name(function: functions.Function) -> str:
-    return function.entry_point.cpp_name + (f"_b{function.batch}" if function.batch else "") + "_"
+    return functions.stem(function.entry_point.cpp_name, function.batch, function.bucket).replace(".", "_") + "_"
 
 
 def _member(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import json
 import math
 import os
 from typing import Any
@@ -177,6 +178,8 @@ class Tensor:
     """Whether the sizes are bounds of those that a run gives."""
     written: bool
     """Whether it is a variable that the model assigns."""
+    axes: tuple[int, ...] = ()
+    """The dimensions of an input that have the entry point's open size."""
 
     def numpy(self) -> np.dtype[Any]:
         """Returns NumPy's dtype.
@@ -199,7 +202,7 @@ class Tensor:
 
     def __str__(self) -> str:
         sizes = [
-            f"≤{size}" if self.bounded or (self.batched and not axis) else str(size)
+            f"≤{size}" if self.bounded or axis in self.axes or (self.batched and not axis) else str(size)
             for axis, size in enumerate(self.shape)
         ]
         return f"{self.member}: {self.dtype}[{', '.join(sizes)}]"
@@ -215,6 +218,8 @@ class Signature:
     outputs: tuple[Tensor, ...]
     max_batch: int
     """The largest batch; 0 if it takes no batch."""
+    open_size: Tensor | None = None
+    """The input that is the open size."""
 
     def __str__(self) -> str:
         outputs = ", ".join(map(str, self.outputs))
@@ -247,6 +252,7 @@ class Library:
         self.name = _text(description.name)
         self.tensorflow = _text(description.tensorflow)
         self.manifest = _text(description.manifest)
+        self._entries = json.loads(self.manifest)["entry_points"]
         self.fingerprint = f"{description.fingerprint:016x}"
         self.isas: list[str] = []
         while level := description.isas[len(self.isas)]:
@@ -259,12 +265,20 @@ class Library:
     def _entry_point(self, index: int) -> Signature:
         entry = CEntryPoint()
         self.api.describe_entry_point(index, ctypes.byref(entry))
+        described = self._entries[index]  # that of a library of an earlier release has no open size
+        inputs = tuple(
+            dataclasses.replace(
+                self._tensor(place, self.api.describe_input, index, place), axes=tuple(tensor.get("axes", ()))
+            )
+            for place, tensor in enumerate(described["inputs"])
+        )
         return Signature(
             index,
             _text(entry.name),
-            tuple(self._tensor(place, self.api.describe_input, index, place) for place in range(entry.inputs)),
+            inputs,
             tuple(self._tensor(place, self.api.describe_output, index, place) for place in range(entry.outputs)),
             entry.max_batch,
+            next((tensor for tensor in inputs if tensor.member == described.get("size")), None),
         )
 
     def _tensor(self, index: int, describe: Any, *place: int) -> Tensor:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tfaot.core.errors import TfaotError, listed
@@ -299,7 +300,8 @@ class EntryPoint:
         values = self._taken({**(inputs or {}), **named})
         rows = self._rows(values, batch)
         for tensor, value in values.items():
-            state.input(self.signature, tensor)[slice(rows) if tensor.batched else ...] = value
+            used = [slice(size) if axis in tensor.axes else slice(None) for axis, size in enumerate(value.shape)]
+            state.input(self.signature, tensor)[(slice(rows), *used[1:]) if tensor.batched else tuple(used)] = value
         status = instance.api.run(instance.handle, self.signature.index, rows)
         if status == lib.CANCELLED:
             error = instance.error()
@@ -329,6 +331,9 @@ class EntryPoint:
                     do='pass one of these, or load the model with unknown_inputs="ignore"',
                 )
             self._state.notes.setdefault(name, f"{self.signature.name}() ignored {name!r}, which isn't an input")
+        size = self.signature.open_size
+        if size is not None and values and size not in values:
+            values[size] = self._size(values, size)
         missing = [tensor for tensor in self.signature.inputs if tensor not in values]
         if offered and missing:
             raise TfaotError(
@@ -337,6 +342,18 @@ class EntryPoint:
                 do="pass all inputs, or none to use what `inputs` contains",
             )
         return values
+
+    def _size(self, values: Mapping[Tensor, Array], size: Tensor) -> Array:
+        """Returns the open size, on which the inputs agree."""
+        sizes = {f"{tensor.member} has {value.shape[axis]}" for tensor, value in values.items() for axis in tensor.axes}
+        lengths = {value.shape[axis] for tensor, value in values.items() for axis in tensor.axes}
+        if len(lengths) > 1:
+            raise TfaotError(
+                f"{self._state.library.name}: the inputs of {self.signature.name}() have different sizes",
+                exists=listed(sorted(sizes)),
+                do=f"pass the same size everywhere, or {size.member} with the one to use",
+            )
+        return np.array(lengths.pop() if lengths else 0, np.int32)
 
     def _rows(self, values: Mapping[Tensor, Array], batch: int | None) -> int:
         """Returns the number of rows that the inputs and the caller agree on; 0 without batches."""

@@ -39,7 +39,7 @@ def find(tensors: tuple[Tensor, ...], name: str, entry_point: str = "") -> Tenso
 
 
 def converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Returns values of a tensor's dtype and shape. A batch can have fewer rows.
+    """Returns values of a tensor's dtype and shape. A batch can have fewer rows, and an open size can be smaller.
 
     Raises:
       TfaotError: they have another shape, or a dtype whose values the tensor's can't hold.
@@ -53,7 +53,10 @@ def converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> A
             exists=f"it is {tensor}",
             do=f'convert the values if you want this: value.astype("{tensor.dtype}")',
         )
-    expected = array.shape[1:] == shape[1:] and array.ndim == len(shape) if tensor.batched else array.shape == shape
+    expected = array.ndim == len(shape) and all(
+        size == length or (tensor.batched and not axis) or (axis in tensor.axes and 1 <= size <= length)
+        for axis, (size, length) in enumerate(zip(array.shape, shape, strict=True))
+    )
     if not expected:
         raise TfaotError(
             f"{tensor.member!r} can't have the shape {list(array.shape)}",

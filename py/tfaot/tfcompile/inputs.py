@@ -72,7 +72,7 @@ def to_lower(graph: graph_pb2.GraphDef) -> bool:
 
 
 def positional(config: str, function: Function, folder: str) -> str:
-    """Writes a config in which batches have the function's size, and names are made from positions.
+    """Writes a config in which batches and open sizes have the function's size, and names are made from positions.
 
     tfcompile's header is only used by position. Its own names only have to be valid and distinct.
 
@@ -87,13 +87,13 @@ def positional(config: str, function: Function, folder: str) -> str:
     from google.protobuf import text_format
 
     message = _parsed(config)
-    if function.batch:
-        batched = [tensor.batched for tensor in function.entry_point.inputs]
-        batched += [tensor.batched for tensor in function.entry_point.outputs]
-        # A config lists the sizes of bounded outputs after all others. They have no batch.
-        for entry, is_batched in zip((*message.feed, *message.fetch), batched, strict=False):
-            if is_batched:
-                entry.shape.dim[0].size = function.batch
+    for feed, tensor in zip(message.feed, function.entry_point.inputs, strict=True):
+        for axis, size in enumerate(tensor.at(function.batch, function.bucket)):
+            feed.shape.dim[axis].size = size
+    # A config lists the sizes of bounded outputs after all others. They have no batch.
+    for fetch, output in zip(message.fetch, function.entry_point.outputs, strict=False):
+        if output.batched:
+            fetch.shape.dim[0].size = function.batch
     for kind in ("feed", "fetch", "variable"):
         for index, entry in enumerate(getattr(message, kind)):
             entry.name = f"{kind}{index}"

@@ -56,6 +56,14 @@ class RowSumsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_sum(x, -1), np.arange(128).reshape(2, 64)), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_max(x, -1), normal(2, 64)), 0)
 
+    def test_open_sizes(self) -> None:
+        """Rows of which only a run knows the number are split, too, unless it is their length that only a run knows."""
+        import tensorflow as tf
+
+        count = np.array(3, np.int32)
+        self.assertEqual(self.rewritten(NAME, lambda x, n: tf.reduce_sum(x[:, :n], -1), normal(2, 5, 64), count), 1)
+        self.assertEqual(self.rewritten(NAME, lambda x, n: tf.reduce_sum(x[:, :n], -1), normal(2, 64), count), 0)
+
     def test_softmax(self) -> None:
         """A softmax's sum stays for the pass `softmax`. Other sums of exponentials don't."""
         import tensorflow as tf

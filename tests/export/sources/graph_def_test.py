@@ -280,7 +280,7 @@ class EdgesTest(Base):
             graph.pb: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
               to do: fix them in the model, or with dims = {"x": [1, 3]}, with your sizes in place of 1; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
+any number of rows is batch_sizes
             """,
         )
 
@@ -341,8 +341,7 @@ any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.m
             graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
               to do: fix them in the model, or with dims = {"x": []}; \
-of an unknown rank, write a size for each dimension, or [] for a scalar; \
-a length can be an input (docs/guide/shapes.md#open-lengths)
+of an unknown rank, write a size for each dimension, or [] for a scalar
             """,
         )
 

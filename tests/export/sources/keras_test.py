@@ -323,7 +323,8 @@ def input_fn():
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: x [None, None, 2]
               to do: fix them in the model, or with dims = {"x": [1, 1, 2]}, with your sizes in place of 1; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
+any number of rows is batch_sizes; \
+a length that differs from call to call is dims = {"x": [1, "length", 2]}, sizes = {"length": [16, 64, 256]} (docs/guide/sizes.md)
             """,
             "call",
         )

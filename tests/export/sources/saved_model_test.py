@@ -438,7 +438,7 @@ class GraphTest(Base):
             saved, serving_default: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
               to do: fix them in the model, or with dims = {"x": [1, 3]}, with your sizes in place of 1; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
+any number of rows is batch_sizes
             """,
         )
 

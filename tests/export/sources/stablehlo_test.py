@@ -149,8 +149,7 @@ class JaxTest(StageTest):
             """
             opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
               found: x [None]
-              to do: fix them in the model, or with dims = {"x": [1]}, with your sizes in place of 1; \
-a length can be an input (docs/guide/shapes.md#open-lengths)
+              to do: fix them in the model, or with dims = {"x": [1]}, with your sizes in place of 1
             """,
         )
         path = self.folder / "opened.mlirbc"

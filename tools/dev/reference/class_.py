@@ -109,7 +109,7 @@ def pages() -> dict[str, str]:
 def header(manifest: Manifest, *, embed: bool = True, flush_denormals: bool = True) -> str:
     """Returns the header of a model's class."""
     compiled = [
-        render.Compiled(entry.name, batch, "") for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)
+        render.Compiled(entry.name, *variant, "") for entry in manifest.entry_points for variant in entry.variants
     ]
     context = render.context_of(manifest, header="", compiled=compiled, embed=embed, flush_denormals=flush_denormals)
     folder = os.path.join(os.path.dirname(render.__file__), "templates")

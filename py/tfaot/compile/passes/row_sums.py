@@ -59,7 +59,7 @@ def _width(tensor: Tensor, axis: int) -> int:
     if tensor.shape is None or axis not in (-1, len(tensor.shape) - 1):
         return 0
     columns = tensor.shape[-1]
-    if None in tensor.shape or columns is None or not _WINDOW < columns <= _LONGEST:
+    if columns is None or not _WINDOW < columns <= _LONGEST:
         return 0
     width = max(each for each in range(1, _WINDOW + 1) if columns % each == 0)
     return width if columns // width <= _WINDOW else 0
@@ -68,7 +68,8 @@ def _width(tensor: Tensor, axis: int) -> int:
 def _write(writer: Writer, tensor: Tensor, width: int) -> None:
     node = writer.node
     assert tensor.shape is not None
-    *rows, columns = (size or 0 for size in tensor.shape)
+    columns = tensor.shape[-1] or 0
+    rows = [-1 if size is None else size for size in tensor.shape[:-1]]  # all, if only a run knows how many
     pieces = [
         writer.slice(node.input[0], [*(0 for _ in rows), first], [*rows, width]) for first in range(0, columns, width)
     ]

@@ -1,0 +1,243 @@
+"""Sizes that differ from call to call: what the export stage makes of them, and what it refuses."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import numpy as np
+
+from tests.stages.harness import Exported, StageTest, warm
+from tfaot.export.sources.model import Model
+
+MODEL = """\
+import numpy as np
+import tensorflow as tf
+
+w = tf.Variable(np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), name="w")
+
+
+def model(x, mask, scale):
+    weights = tf.nn.softmax(tf.reduce_sum(x, 2) * scale)
+    return {
+        "backward": tf.reverse(x @ w, [1]),
+        "mean": tf.reduce_mean(x, 1) * scale,
+        "middle": x[:, 1:],
+        "square": mask[:, :, None] * mask[:, None, :],
+        "weights": weights,
+    }
+"""
+"""A model in which padding would change every result."""
+
+SIGNATURE = {"x": "float32[None, None, 3]", "mask": "float32[None, None]", "scale": "float32"}
+DIMS: dict[str, tuple[int | str | None, ...]] = {"x": (None, "time", None), "mask": (None, "time")}
+
+
+class SizesTest(StageTest):
+    """An open size, with rows and without."""
+
+    def sized(self, **changes: Any) -> Exported:
+        """Exports the model with rows and an open size."""
+        given = {"batch_sizes": (1, 3), "dims": DIMS, "signature": SIGNATURE, "sizes": {"time": (4, 9)}} | changes
+        return self.export(MODEL, **given)
+
+    def test_manifest(self) -> None:
+        """Protects later stages: where inputs have the size, which input it is, and which results have bounds."""
+        exported = self.sized(golden_steps=2, max_batch=7)
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual((entry.size, entry.buckets), ("time", (4, 9)))
+        self.assertEqual(entry.variants, ((1, 4), (3, 4), (1, 9), (3, 9)))
+        self.assertEqual(
+            {tensor.cpp_name: (tensor.shape, tensor.axes, tensor.batched) for tensor in entry.inputs},
+            {
+                "x": ((7, 9, 3), (1,), True),
+                "mask": ((7, 9), (1,), True),
+                "scale": ((), (), False),
+                "time": ((), (), False),
+            },
+        )
+        self.assertEqual(
+            {output.cpp_name: (output.shape, bool(output.size)) for output in entry.outputs},
+            {
+                "backward": ((7, 9, 4), True),
+                "mean": ((7, 3), False),
+                "middle": ((7, 8, 3), True),
+                "square": ((7, 9, 9), True),
+                "weights": ((7, 9), True),
+            },
+        )
+        for batch, bucket in entry.variants:
+            self.compile(exported, batch=batch, bucket=bucket)
+
+    def test_verified_sizes(self) -> None:
+        """Protects what the generated test sees: 1, the largest, and both sides of each bucket, however few steps it makes."""
+        calls = self.sized(golden_steps=1).manifest.calls
+        self.assertEqual([call.size for call in calls], [1, 9, 3, 4, 5, 8])
+        self.assertEqual([call.batch for call in calls[:2]], [1, 3])
+        more = [call.size for call in self.sized(golden_steps=20).manifest.calls]
+        self.assertEqual((len(more), min(more), max(more)), (20, 1, 9))
+
+    def test_cut(self) -> None:
+        """Protects exactness: whatever is behind the size, results are those of the model itself for inputs of that size."""
+        from tensorflow.core.framework import graph_pb2
+
+        from tfaot.core import isolate
+        from tfaot.verify.runner import Runner
+
+        exported = self.sized()
+
+        def work() -> list[str]:
+            manifest = exported.manifest
+            (entry,) = manifest.entry_points
+            with open(exported.path("graph"), "rb") as file:
+                graph = graph_pb2.GraphDef.FromString(file.read())
+            run = Runner(manifest, graph)
+            run.assign(exported.variables.items())
+            namespace: dict[str, Any] = {}
+            exec(MODEL, namespace)
+            rng = np.random.default_rng(0)
+            x, mask = rng.standard_normal((2, 9, 3), np.float32), rng.random((2, 9), np.float32)
+            scale, wrong = np.float32(0.5), list[str]()
+            for size in range(1, 10):
+                eager = namespace["model"](x[:, :size], mask[:, :size], scale)
+                want = [np.asarray(eager[output.cpp_name]) for output in entry.outputs]
+                for behind in (np.nan, 3e38, 0):
+                    longer = (
+                        np.concatenate([value[:, :size], np.full_like(value[:, size:], behind)], 1)
+                        for value in (x, mask)
+                    )
+                    got = run.outputs(entry, (*longer, scale, np.int32(size)))
+                    wrong += [
+                        f"{output.cpp_name} of {size}"
+                        for output, a, b in zip(entry.outputs, got, want, strict=True)
+                        if a.shape != b.shape or not np.allclose(a, b, rtol=0, atol=1e-6)
+                    ]
+            return wrong
+
+        self.assertEqual(isolate.run_isolated(work, what="running"), [])
+
+    def test_without_rows(self) -> None:
+        """Protects models with a size and no batch: also one whose first dimension it is, and one that writes a variable."""
+        exported = self.export(
+            "import tensorflow as tf\n\n\ncount = tf.Variable(0, name='count')\n\n\ndef model(x):\n"
+            "    count.assign_add(tf.shape(x)[0])\n    return tf.reduce_max(x) + x, count.read_value()\n",
+            dims={"x": ("frames",)},
+            signature={"x": "float32[None]"},
+            sizes={"frames": (5,)},
+        )
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual(
+            [(tensor.cpp_name, tensor.shape, tensor.axes) for tensor in entry.inputs],
+            [("x", (5,), (0,)), ("frames", (), ())],
+        )
+        self.compile(exported, bucket=5)
+
+    def test_finished_models(self) -> None:
+        """Protects other ways in: a SavedModel of Keras with its mask, and a GraphDef, whose graphs were built with open sizes."""
+        from tfaot.core import isolate
+
+        def save() -> None:
+            import keras
+            import tensorflow as tf
+
+            words = keras.Input((None,), dtype="int32", name="words")
+            x = keras.layers.Embedding(20, 6, mask_zero=True)(words)
+            x = keras.layers.Bidirectional(keras.layers.LSTM(4, return_sequences=True))(x)
+            keras.Model(words, keras.layers.GlobalAveragePooling1D()(x)).export(str(self.folder / "saved"))
+            with tf.Graph().as_default() as graph:
+                frames = tf.compat.v1.placeholder(tf.float32, [None, None, 4], "frames")
+                tf.reduce_max(tf.nn.conv1d(frames, tf.ones([3, 4, 5]), 2, "SAME"), 1, name="most")
+            tf.io.write_graph(graph, str(self.folder), "graph.pb", as_text=False)
+
+        isolate.run_isolated(save, what="saving")
+        for model, dims in (
+            (Model(saved_model=str(self.folder / "saved")), {"words": (None, "time")}),
+            (Model(graph=str(self.folder / "graph.pb")), {"frames": (None, "time", None)}),
+        ):
+            with self.subTest(model.path):
+                exported = self.export(model, batch_sizes=(2,), dims=dims, sizes={"time": (6,)})
+                self.compile(exported, batch=2, bucket=6)
+                (entry,) = exported.manifest.entry_points
+                sizes = [value.shape[1] for name, value in exported.golden_inputs.items() if not name.endswith("time")]
+                self.assertEqual((entry.size, sizes), ("time", [1, 6, 5]))
+
+    def refused(self, message: str, **changes: Any) -> None:
+        """Asserts that an export fails with a message, given without the model's name."""
+        self.assert_error(self.error_of(self.sized, **changes), message)
+
+    def test_errors(self) -> None:
+        """Protects users who mistype a size or a bucket: each gets what to write."""
+        self.refused(
+            """
+            dims names time, and sizes doesn't say what to compile for
+              found: no sizes
+              to do: add sizes = {"time": [16, 64, 256]}, with your sizes
+            """,
+            sizes={},
+        )
+        self.refused(
+            """
+            sizes has length, which no dimension has
+              found: x [None, time, None], mask [None, time]
+              to do: name it where inputs have it: dims = {"tokens": [None, "length"]}
+            """,
+            sizes={"time": (4,), "length": (4,)},
+        )
+        self.refused(
+            """
+            sizes has 2 sizes: time, words
+              found: a class has one open size, besides its rows, which are batch_sizes
+              to do: keep the one that differs most, and fix the others with numbers
+            """,
+            sizes={"time": (4,), "words": (4,)},
+            dims={"x": (None, "time", None), "mask": (None, "words")},
+        )
+        for buckets in ((9, 4), (0, 9, 4), (4, "9x", 9)):
+            self.refused(
+                f"""
+                sizes = {{"time": [{", ".join('"9x"' if bucket == "9x" else str(bucket) for bucket in buckets)}]}}
+                  to do: use sizes of at least 1, in ascending order: sizes = {{"time": [4, 9]}}
+                """,
+                sizes={"time": buckets},
+            )
+        self.refused(
+            """
+            model.py: dims contradicts the shape of 1 input(s)
+              found: x is [None, None, 3], but dims has [None, None, time]
+              to do: use None to keep the model's own size, and list a size for every dimension
+            """,
+            dims={"x": (None, None, "time"), "mask": (None, "time")},
+        )
+        self.refused(
+            """
+            model.py: Run has an input called scale, like the size
+              found: x [None, None, 3]; mask [None, None]; scale []
+              to do: give the size another name in dims and sizes
+            """,
+            dims={"x": (None, "scale", None), "mask": (None, "scale")},
+            sizes={"scale": (4,)},
+        )
+        self.refused(
+            """
+            model.py: 1 input(s) have dimensions that aren't known at build time
+              found: mask [None, None]
+              to do: fix them in the model, or with dims = {"mask": [None, 1]}, with your sizes in place of 1; a length that \
+differs from call to call is dims = {"mask": [None, "length"]}, sizes = {"length": [16, 64, 256]} (docs/guide/sizes.md)
+            """,
+            dims={"x": (None, "time", None)},
+        )
+
+    def test_impossible_ops(self) -> None:
+        """Protects from wrong numbers: an op that XLA computes wrongly for such a size ends the build with its name."""
+        exported = self.export(
+            "import tensorflow as tf\n\n\ndef model(x):\n    return tf.roll(x, 1, 1)\n",
+            dims={"x": (None, "time")},
+            signature={"x": "float32[2, None]"},
+            sizes={"time": (8,)},
+        )
+        self.assertIn("XLA computes wrong results for Roll", self.error_of(self.compile, exported, bucket=8))
+
+
+if __name__ == "__main__":
+    warm()
+    unittest.main()
