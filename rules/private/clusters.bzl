@@ -74,6 +74,7 @@ def _tf_aot_cluster_impl(ctx):
             configs = [files["configs"]],
             entry_points = [],
             batch_sizes = [],
+            own_names = {},
             program = None,
             report = model.report,
             **{name: files[name] for name in EXPORT}

@@ -120,13 +120,12 @@ class Dims:
     batched: bool = False
     """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
 
-    def fix(self, what: str, edges: Sequence[Edge], *, batches: bool = True) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
 
         Args:
           what: names the model or its file, for messages.
           edges: all inputs of an entry point.
-          batches: whether the model can have batches.
 
         Raises:
           TfaotError: a given shape contradicts the model's, or a dimension stays unknown. The message lists all of them.
@@ -166,7 +165,7 @@ class Dims:
             if any(edge.shape is None for edge in unknown):
                 empty = "[]" if caller.in_bazel() else "nothing"
                 sizes += f"; of an unknown rank, write a size for each dimension, or {empty} for a scalar"
-            rows = batches and not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
+            rows = not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
             batch = f"any number of rows is {caller.option('batch_sizes')}; " if rows else ""
             example = {edge.label: _sized(edge.shape or (), self.batched) for edge in unknown}
             raise TfaotError(

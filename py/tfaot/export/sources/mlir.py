@@ -16,12 +16,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tfaot.core.stablehlo_text import STRING as STRING
+from tfaot.core.stablehlo_text import VALUE as VALUE
+
 Array = npt.NDArray[Any]
 
-STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-"""A string, in which a bracket or a comma means nothing."""
-VALUE = r"%[\w$.-]+"
-"""A value's name."""
 LOOP = "stablehlo.while"
 REDUCTION = "stablehlo.reduce"
 _REGIONS_LAST = {LOOP: "cond {", REDUCTION: "reducer("}
