@@ -15,6 +15,9 @@ def main() -> None:
         sys.stderr.flush()
         os.execv(sys.executable, [sys.executable, "-s", "-S", "-B", os.path.abspath(__file__), *sys.argv[1:]])
     os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ.setdefault(
+        "EQX_ON_ERROR", "nan"
+    )  # Equinox's checks call Python otherwise, and Diffrax has some everywhere
     from tfaot.jax import file
 
     file.run(requests.parse(file.Request, description=__doc__))

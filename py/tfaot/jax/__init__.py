@@ -111,13 +111,21 @@ def export(function: Callable[..., Any], *shapes: Any, state: State = (), name: 
         ]
         args, kwargs = jax.tree.unflatten(tree, wrapped)
         results[:] = labels_of(function(*args, **kwargs))
-        return [jax.random.key_data(value) if _is_key(value) else value for _, value in results]
+        return [jax.random.key_data(value) if is_key(value) else value for _, value in results]
 
     with _settings():
-        made = jax.export.export(
-            jax.jit(flat, keep_unused=True),
-            platforms=["cpu"],
-        )(*(leaf.spec for leaf in leaves))
+        try:
+            made = jax.export.export(jax.jit(flat, keep_unused=True), platforms=["cpu"])(
+                *(leaf.spec for leaf in leaves)
+            )
+        except NotImplementedError as error:
+            if "callback" not in str(error):
+                raise
+            raise TfaotError(
+                f"{name} calls Python as it runs",
+                exists="a callback: pure_callback, io_callback, jax.debug.print, or a check that raises",
+                do="compute it in JAX, or return what you want to print; checks of Equinox give NaN with EQX_ON_ERROR=nan",
+            ) from None
         text = made.mlir_module()
     targets = {path: target for path, target in written.items() if target}
     arguments = tuple(Value(label, any(_within(label, path) for path in written)) for label in labels)
@@ -165,7 +173,7 @@ def _leaf(label: str, value: Any) -> _Leaf:
     if not hasattr(value, "dtype"):
         value = np.asarray(value, jax.dtypes.canonicalize_dtype(np.asarray(value).dtype))
     shaped = isinstance(value, jax.ShapeDtypeStruct)
-    if _is_key(value):
+    if is_key(value):
         implementation = _implementation(value)
         bits = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(value.shape, value.dtype))
         data = None if shaped else np.asarray(jax.random.key_data(value))
@@ -174,7 +182,8 @@ def _leaf(label: str, value: Any) -> _Leaf:
     return _Leaf(jax.ShapeDtypeStruct(value.shape, dtype), None, None if shaped else np.asarray(value, dtype))
 
 
-def _is_key(value: Any) -> bool:
+def is_key(value: Any) -> bool:
+    """Returns whether a value, or its shape, is a typed key of random numbers."""
     return hasattr(value, "dtype") and bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 

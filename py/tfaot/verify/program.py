@@ -71,8 +71,12 @@ def check(
         places = _places(program, call)
         key = (call.entry.name, *(value.shape for value in values))
         if key not in compiled:
-            compiled[key] = _Compiled(program, values, [results[at] for at in places])
+            pairs = zip(places, program.written, strict=True)
+            like = [state[variable] if at is None else results[at] for at, variable in pairs]
+            compiled[key] = _Compiled(program, values, like)
         for at, value in zip(places, compiled[key](values), strict=True):
+            if at is None:
+                continue
             name = call.tensors[at].cpp_name
             for part, each in digest(value).items():
                 row = expected[at][part]
@@ -112,11 +116,14 @@ def _program(path: str, name: str, manifest: Manifest, entry: EntryPoint) -> _Pr
     return _Program(stablehlo_text.readable(program.text.encode()), variables, written, frozen)
 
 
-def _places(program: _Program, call: Call) -> list[int]:
-    """Returns where a call has the program's results. Its first outputs can be values inside of the graph."""
+def _places(program: _Program, call: Call) -> list[int | None]:
+    """Returns where a call has the program's results, or None for variables that the compiler knows to keep their values.
+
+    A call's first outputs can be values inside of the graph.
+    """
     outputs = iter(range(len(call.entry.outputs) - program.written.count(""), len(call.entry.outputs)))
     own = {tensor.name: at for at, tensor in enumerate(call.tensors) if isinstance(tensor, Variable)}
-    return [own[variable] if variable else next(outputs) for variable in program.written]
+    return [own.get(variable) if variable else next(outputs) for variable in program.written]
 
 
 class _Compiled:

@@ -351,6 +351,15 @@ def add_models(out: zipfile.ZipFile) -> None:
     values = f(7, 5, 4), f(7, 8, 8, 1), f(4, 3)
     names = dict(zip(("x", "images", "table"), values, strict=True))
     add(out, "rows", [tfaot.jax.export(rows, *shapes)], {**names, **rows(*values)})
+    few = f(4, 3).astype(jnp.float8_e4m3fn), (4 * f(4, 3)).astype(jnp.int4)
+
+    def narrow(x: Any) -> Any:
+        eight, four = x.astype(jnp.float8_e5m2).astype(np.float32), (x * 2).astype(jnp.uint4).astype(np.float32)
+        exact = jnp.dot(x.astype(jnp.float8_e4m3fn), few[0], preferred_element_type=np.float32)
+        return {"eight": eight, "four": four, "dot": exact, "weights": x @ few[1].astype(np.float32)}
+
+    x = np.abs(f(2, 4))
+    add(out, "narrow", [tfaot.jax.export(narrow, shape((2, 4), np.float32))], {"x": x, **jax.jit(narrow)(x)})
     mean = tfaot.jax.export(lambda x: x - x.mean(0), shape((batch, 3), np.float32))
     add(out, "mean", [mean], {})
     large = f(300, 300)

@@ -106,6 +106,14 @@ class JaxProgramTest(StageTest):
         (found,) = self.run_calls(exported, [("Run", {"fast": np.array([0, 8, 0, 8], np.uint32), "n": wanted["n"]})])
         self.assert_close(found, wanted, "x", "key", "bits")
 
+    def test_narrow_dtypes(self) -> None:
+        """Floats of 8 bits and integers of 4 compile inside a program: casts, constants, and products."""
+        wanted = self.arrays("narrow")
+        exported = self.export(self.model("narrow"))
+        (found,) = self.run_calls(exported, [("Run", wanted)])
+        self.assert_close(found, wanted, "eight", "four", "dot", "weights")
+        self.compile(exported, tolerant=True)
+
     def test_batches(self) -> None:
         """A symbolic size is the batch: loops, sorts, convolutions, and pooling have JAX's results for rows that no size is of."""
         model, wanted = self.model("rows"), self.arrays("rows")

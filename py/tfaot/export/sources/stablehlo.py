@@ -644,6 +644,8 @@ def _runs(each: Statement) -> bool:
     if definition is None or each.operation == "tf.While":
         return True
     operands, results = each.types
+    if each.operation == "tf.Cast" and any(type_.element in ("i4", "ui4") for type_ in (*operands, *results)):
+        return False  # it has a kernel for 4 bits, but not to and from each dtype
     types: dict[str, int] = {}
     if len(operands) == len(definition.input_arg):
         pairs = [*zip(definition.input_arg, operands, strict=True)]
