@@ -27,11 +27,11 @@ def main() -> None:
     parser.add_argument("builds", nargs="+", metavar="BUILD", help="a tf_aot_library, or a NAME.model.json; one or two")
     parser.add_argument("--commits", nargs=2, metavar=("OLD", "NEW"), help="two commits to build one target at")
     parser.add_argument("--changes", action="append", default=[], help="a pattern of variables whose values change")
-    given = parser.parse_args(words[:at])
-    if len(given.builds) > (1 if given.commits else 2):
+    options = parser.parse_args(words[:at])
+    if len(options.builds) > (1 if options.commits else 2):
         raise TfaotError(
-            f"explain is given {len(given.builds)} builds" + (" and two commits" if given.commits else ""),
-            exists=", ".join(given.builds),
+            f"explain is given {len(options.builds)} builds" + (" and two commits" if options.commits else ""),
+            exists=", ".join(options.builds),
             do="name one build or two, or two commits and one target",
         )
     environment.prepare()
@@ -40,36 +40,36 @@ def main() -> None:
 
     workspace = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
-    found = []
+    builds = []
     with tempfile.TemporaryDirectory() as folder:
-        if given.commits:
-            target = given.builds[0]
+        if options.commits:
+            target = options.builds[0]
             with bazel.worktree(workspace) as tree:
-                for index, commit in enumerate(given.commits):
+                for index, commit in enumerate(options.commits):
                     name = f"{target} at {tree.show(commit)}"
                     copy = Path(folder) / str(index)
                     copy.mkdir()
                     print(f"explain: building {name}", file=sys.stderr)
-                    found.append(
+                    builds.append(
                         bazel.built(target, tree.workspace, copy, name=name, bazel=tree.bazel, flags=words[at + 1 :])
                     )
         else:
-            for index, name in enumerate(given.builds):
+            for index, name in enumerate(options.builds):
                 if bazel.is_label(name):
                     copy = Path(folder) / str(index)
                     copy.mkdir()
                     print(f"explain: building {name}", file=sys.stderr)
                     command = bazel.command(workspace)
-                    found.append(bazel.built(name, workspace, copy, name=name, bazel=command, flags=words[at + 1 :]))
+                    builds.append(bazel.built(name, workspace, copy, name=name, bazel=command, flags=words[at + 1 :]))
                 else:
-                    found.append(build.read(str(here / name), name))
-        if len(found) == 1:
-            print(specialized.text(found[0], changes=given.changes), end="")
+                    builds.append(build.read(str(here / name), name))
+        if len(builds) == 1:
+            print(specialized.text(builds[0], changes=options.changes), end="")
             return
-        old, new = found
+        old, new = builds
         print(difference.text(old, new), end="")
-        if specialized.findings(new, changes=given.changes, before=old):
-            print("\n" + specialized.text(new, changes=given.changes, before=old), end="")
+        if specialized.findings(new, changes=options.changes, before=old):
+            print("\n" + specialized.text(new, changes=options.changes, before=old), end="")
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ _QUIET = ("--ui_event_filters=-info", "--noshow_progress", "--color=no", "--curs
 def cpu() -> str:
     """Returns the name of this machine's CPU."""
     try:
-        found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1] if found else os.uname().machine
+        match = None
+    return match[1] if match else os.uname().machine
 
 
 def built(command: Sequence[str], workspace: Path, target: str, flags: Sequence[str]) -> Path | None:
@@ -45,11 +45,11 @@ def built(command: Sequence[str], workspace: Path, target: str, flags: Sequence[
     done = subprocess.run([*command, "build", *build], cwd=workspace, check=False)
     if done.returncode:
         raise TfaotError(f"{target} doesn't build", do="see Bazel's message above")
-    found = subprocess.run(
+    query = subprocess.run(
         [*command, "cquery", "--output=files", *build], cwd=workspace, check=True, capture_output=True, text=True
     )
     root = subprocess.run([*command, "info", *_QUIET, "execution_root"], cwd=workspace, check=True, capture_output=True)
-    return Path(root.stdout.decode().strip()) / found.stdout.split()[0]
+    return Path(root.stdout.decode().strip()) / query.stdout.split()[0]
 
 
 def run(command: Sequence[str], workspace: Path, target: str, flags: Sequence[str], *arguments: str) -> str:
@@ -122,13 +122,16 @@ def main() -> None:
     parser.add_argument("target", help="label of a tf_aot_library")
     parser.add_argument("--out", required=True, help="the file to write")
     parser.add_argument("--seconds", type=float, default=2, help="how long to run, approximately (default: 2)")
-    given = parser.parse_args(words[:at])
-    target = given.target if ":" in given.target else f"{given.target}:{given.target.rpartition('/')[2]}"
+    options = parser.parse_args(words[:at])
+    target = options.target if ":" in options.target else f"{options.target}:{options.target.rpartition('/')[2]}"
     workspace = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    found = measure(target, workspace, seconds=given.seconds, flags=words[at + 1 :])
-    path = Path(os.environ.get("BUILD_WORKING_DIRECTORY", ".")) / given.out
-    path.write_text(found.to_json(), encoding="utf-8")
-    print(f"measure: wrote {given.out}: {len(found.profiles)} profiles, {len(found.tested)} tests", file=sys.stderr)
+    measured = measure(target, workspace, seconds=options.seconds, flags=words[at + 1 :])
+    path = Path(os.environ.get("BUILD_WORKING_DIRECTORY", ".")) / options.out
+    path.write_text(measured.to_json(), encoding="utf-8")
+    print(
+        f"measure: wrote {options.out}: {len(measured.profiles)} profiles, {len(measured.tested)} tests",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

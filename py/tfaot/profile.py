@@ -83,5 +83,5 @@ def measure(
         done = subprocess.run(
             ["perf", "script", "--input", data, "--fields", "ip,sym,dso"], capture_output=True, check=True, text=True
         )
-    found = [f"{what}: {microseconds:.2f} us, the median of {steps:,} steps" for what, microseconds in times.items()]
-    return found + table(done.stdout, sum(times.values()), near_misses(passes()))
+    lines = [f"{what}: {microseconds:.2f} us, the median of {steps:,} steps" for what, microseconds in times.items()]
+    return lines + table(done.stdout, sum(times.values()), near_misses(passes()))

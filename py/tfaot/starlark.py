@@ -72,7 +72,7 @@ class Tree:
 
     def symbols(self, file: str, *, only: str | None = None) -> list[Symbol]:
         """Returns the public names that a file re-exports, in its order, or one of them."""
-        found = []
+        names = []
         for node in self._module(file).body:
             if (
                 isinstance(node, ast.Assign)
@@ -81,8 +81,8 @@ class Tree:
                 and only in (None, node.targets[0].id)
             ):
                 where, value = self._resolve(file, node.value.id)
-                found.append(self._symbol(where, node.targets[0].id, value))
-        return found
+                names.append(self._symbol(where, node.targets[0].id, value))
+        return names
 
     def doc(self, file: str) -> str:
         """Returns a file's docstring."""
@@ -112,8 +112,8 @@ class Tree:
                 return file, node.value
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _called(node.value) == "load":
                 label, *names = node.value.args
-                loaded = {ast.literal_eval(each): ast.literal_eval(each) for each in names}
-                loaded |= {str(each.arg): ast.literal_eval(each.value) for each in node.value.keywords}
+                loaded = {ast.literal_eval(name): ast.literal_eval(name) for name in names}
+                loaded |= {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.value.keywords}
                 if name in loaded:
                     return self._resolve(_path(ast.literal_eval(label), file), loaded[name])
         raise KeyError(f"{file} defines no {name}")
@@ -123,13 +123,13 @@ class Tree:
             return self._macro(file, name, value)
         assert isinstance(value, ast.Call), name
         kind = _KINDS[_called(value)]
-        given = {str(each.arg): each.value for each in value.keywords}
-        doc = _text(given["doc"])
+        arguments = {str(keyword.arg): keyword.value for keyword in value.keywords}
+        doc = _text(arguments["doc"])
         if kind == "provider":
-            fields = ast.literal_eval(given["fields"])
+            fields = ast.literal_eval(arguments["fields"])
             return Symbol(name, kind, doc, tuple(_field(f"{field}: {text}", "") for field, text in fields.items()))
         if kind == "module extension":
-            tags = given["tag_classes"]
+            tags = arguments["tag_classes"]
             assert isinstance(tags, ast.Dict)
             attributes = []
             for key, tag in zip(tags.keys, tags.values, strict=True):
@@ -141,8 +141,10 @@ class Tree:
                 ]
                 doc += f" The tag `{name}.{inner.name}`: {inner.doc[0].lower()}{inner.doc[1:]}"
             return Symbol(name, kind, doc, tuple(attributes))
-        attributes = sorted(self._attributes(file, given["attrs"]), key=lambda field: (bool(field.default), field.name))
-        provides = given.get("provides", ast.List([]))
+        attributes = sorted(
+            self._attributes(file, arguments["attrs"]), key=lambda field: (bool(field.default), field.name)
+        )
+        provides = arguments.get("provides", ast.List([]))
         assert isinstance(provides, ast.List)
         return Symbol(
             name, kind, doc, tuple(attributes), provides=tuple(ast.unparse(element) for element in provides.elts)
@@ -159,26 +161,26 @@ class Tree:
             assert isinstance(returned, ast.Return) and returned.value is not None
             return self._attributes(where, returned.value)
         assert isinstance(value, ast.Dict), ast.unparse(value)
-        found = []
+        macros = []
         for key, made in zip(value.keys, value.values, strict=True):
             assert key is not None and isinstance(made, ast.Call)
             name = ast.literal_eval(key)
             if not name.startswith("_"):
-                found.append(self._attribute(file, name, made))
-        return found
+                macros.append(self._attribute(file, name, made))
+        return macros
 
     def _attribute(self, file: str, name: str, made: ast.Call) -> Field:
         kind = _TYPES[_called(made)]
-        given = {str(each.arg): each.value for each in made.keywords}
-        if "doc" not in given:
+        arguments = {str(keyword.arg): keyword.value for keyword in made.keywords}
+        if "doc" not in arguments:
             raise Undocumented(f"{file}: the attribute {name} has no doc")
         empty = {"bool": "False", "int": "0", "Label": "None", "str": '""'}
         default = empty.get(kind, "{}" if kind.startswith("dict") else "[]")
-        if "default" in given:
-            default = self._starlark(file, given["default"])
-        if "mandatory" in given and ast.literal_eval(given["mandatory"]):
+        if "default" in arguments:
+            default = self._starlark(file, arguments["default"])
+        if "mandatory" in arguments and ast.literal_eval(arguments["mandatory"]):
             default = ""
-        return self._documented(Field(name, kind, default, _text(given["doc"])))
+        return self._documented(Field(name, kind, default, _text(arguments["doc"])))
 
     def _macro(self, file: str, name: str, function: ast.FunctionDef) -> Symbol:
         doc = ast.get_docstring(function) or ""
@@ -187,16 +189,16 @@ class Tree:
         documented = {field.name: field for field in (_field(item, "") for item in _items(sections.get("Args", "")))}
         names, defaults = [], {}
         positional = [None] * (len(function.args.args) - len(function.args.defaults)) + function.args.defaults
-        given = [*zip(function.args.args, positional, strict=True)]
-        given += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-        for argument, default in given:
+        parameters = [*zip(function.args.args, positional, strict=True)]
+        parameters += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        for argument, default in parameters:
             names.append(argument.arg)
             defaults[argument.arg] = self._starlark(file, default) if default is not None else ""
         names += ["**" + function.args.kwarg.arg] if function.args.kwarg else []
         if names != list(documented):
             raise Undocumented(f"{file}: {name} takes {names}, and its docstring has {list(documented)}")
         fields = [
-            self._documented(dataclasses.replace(documented[each], default=defaults.get(each, ""))) for each in names
+            self._documented(dataclasses.replace(documented[name], default=defaults.get(name, ""))) for name in names
         ]
         targets = [item.partition(": ")[::2] for item in _items(sections.get("Targets", ""))]
         return Symbol(name, "macro", body.strip(), tuple(fields), tuple(targets))
@@ -237,13 +239,13 @@ def _text(value: ast.expr) -> str:
 
 def _items(section: str) -> list[str]:
     """Returns the items of a docstring's section. A deeper indent continues an item."""
-    found: list[str] = []
+    found_names: list[str] = []
     for line in textwrap.dedent(section).splitlines():
         if line.startswith(" "):
-            found[-1] += " " + line.strip()
+            found_names[-1] += " " + line.strip()
         elif line:
-            found.append(line)
-    return found
+            found_names.append(line)
+    return found_names
 
 
 def _field(item: str, default: str) -> Field:
@@ -261,12 +263,12 @@ def execute(root: Path, file: str) -> dict[str, Any]:
       root: the folder of the workspace.
       file: a path below it, of a file of these rules.
     """
-    found: dict[str, Any] = {"struct": types.SimpleNamespace, "visibility": lambda _: None}
+    scope: dict[str, Any] = {"struct": types.SimpleNamespace, "visibility": lambda _: None}
 
     def load(label: str, *names: str, **renamed: str) -> None:
         others = execute(root, _path(label, file))
-        found.update({name: others[name] for name in names}, **{to: others[name] for to, name in renamed.items()})
+        scope.update({name: others[name] for name in names}, **{to: others[name] for to, name in renamed.items()})
 
-    found["load"] = load
-    exec(compile((root / file).read_text(encoding="utf-8"), file, "exec"), found)
-    return found
+    scope["load"] = load
+    exec(compile((root / file).read_text(encoding="utf-8"), file, "exec"), scope)
+    return scope

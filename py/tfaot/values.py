@@ -65,19 +65,19 @@ def lines(path: str) -> list[str]:
     head = ("name", "type", "min", "max", "mean", "std", "NaN", "inf")
     table = [
         (
-            each.name,
-            f"{each.dtype}[{', '.join(map(str, each.shape))}]",
-            *(f"{number:.6g}" for number in (each.least, each.greatest, each.mean, each.deviation)),
-            str(each.nans or "-"),
-            str(each.infinities or "-"),
+            row.name,
+            f"{row.dtype}[{', '.join(map(str, row.shape))}]",
+            *(f"{number:.6g}" for number in (row.least, row.greatest, row.mean, row.deviation)),
+            str(row.nans or "-"),
+            str(row.infinities or "-"),
         )
-        for each in rows
+        for row in rows
     ]
-    found = _table(head, table, left=2)
-    strange = next((each for each in rows if each.nans or each.infinities), None)
+    lines = _table(head, table, left=2)
+    strange = next((row for row in rows if row.nans or row.infinities), None)
     if strange is not None:
-        found.append(f"first with NaN or infinity: {strange.name}")
-    return found
+        lines.append(f"first with NaN or infinity: {strange.name}")
+    return lines
 
 
 def compared(path: str, other: str, *, tolerance: float = TOLERANCE) -> tuple[list[str], str]:
@@ -109,11 +109,11 @@ def compared(path: str, other: str, *, tolerance: float = TOLERANCE) -> tuple[li
         diverges = not share <= tolerance
         first = first or (name if diverges else "")
         table.append((name, f"{difference:.3g}", f"{share:.3g}", "DIVERGES" if diverges else ""))
-    found = _table(("name", "max abs", "relative", ""), table, left=1)
+    lines = _table(("name", "max abs", "relative", ""), table, left=1)
     for name, only in ((path, set(ours) - set(theirs)), (other, set(theirs) - set(ours))):
         if only:
-            found.append(f"only in {name}: {listed(sorted(only), limit=5)}")
-    return found, first
+            lines.append(f"only in {name}: {listed(sorted(only), limit=5)}")
+    return lines, first
 
 
 def _difference(ours: Array, theirs: Array) -> tuple[float, float]:

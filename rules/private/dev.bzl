@@ -2,7 +2,7 @@
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
-load(":repositories.bzl", "PACKAGES_BUILD", "PIP_ENVIRONMENT", "packages_attrs", "pip_install")
+load(":repositories.bzl", "PACKAGES_BUILD", "PIP_ENVIRONMENT", "packages_attrs", "pip_download", "pip_install")
 
 visibility(["//rules/..."])
 
@@ -42,6 +42,47 @@ tfaot_command_repository = repository_rule(
     implementation = _tfaot_command_repository_impl,
     doc = "Installs what tests of the command `tfaot` need with pip: its own packages, CMake, and pkgconf.",
     attrs = packages_attrs(Label("//tools/python:command_requirements.lock")),
+    environ = PIP_ENVIRONMENT,
+)
+
+_MPI_BUILD = """\
+load("@rules_cc//cc:cc_import.bzl", "cc_import")
+load("@rules_cc//cc:cc_library.bzl", "cc_library")
+
+package(default_visibility = ["//visibility:public"])
+
+cc_import(
+    name = "library",
+    shared_library = "data/lib/libmpi.so",
+)
+
+cc_library(
+    name = "mpi",
+    hdrs = glob(["data/include/*.h"]),
+    includes = ["data/include"],
+    deps = [":library"],
+)
+
+filegroup(
+    name = "files",
+    srcs = glob(["data/bin/*", "data/lib/**"]),
+)
+
+exports_files(["data/bin/mpiexec.hydra"])
+"""
+
+def _tfaot_mpi_repository_impl(rctx):
+    pip_download(rctx, title = "MPICH", size = "13 MB to download, 36 MB on disk")
+    data = [path.get_child("data") for path in rctx.path(".").readdir() if path.basename.endswith(".data")][0]
+    rctx.symlink(data, "data")
+    for program in data.get_child("bin").readdir():
+        rctx.execute(["chmod", "+x", str(program)])
+    rctx.file("BUILD", _MPI_BUILD, executable = False)
+
+tfaot_mpi_repository = repository_rule(
+    implementation = _tfaot_mpi_repository_impl,
+    doc = "Downloads MPICH with pip: a library of MPI, and what starts its processes.",
+    attrs = packages_attrs(Label("//tools/python:mpi_requirements.lock")),
     environ = PIP_ENVIRONMENT,
 )
 
@@ -114,12 +155,13 @@ tfaot_python_tools_repository = repository_rule(
 )
 
 def tfaot_dev_dependencies():
-    """Declares the repositories `tfaot_jax`, `tfaot_jax_libraries`, `tfaot_command`, `tfaot_aarch64`, and `tfaot_python_tools`, and abseil."""
+    """Declares the repositories `tfaot_jax`, `tfaot_jax_libraries`, `tfaot_command`, `tfaot_mpi`, `tfaot_aarch64`, and `tfaot_python_tools`, and abseil."""
     tfaot_python_tools_repository(name = "tfaot_python_tools")
     tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_jax_libraries_repository(name = "tfaot_jax_libraries")
     tfaot_command_repository(name = "tfaot_command")
+    tfaot_mpi_repository(name = "tfaot_mpi")
 
     # XLA's own runtime, a peer in the benchmarks, needs it in the version that TensorFlow 2.21's headers were built with.
     maybe(
@@ -136,8 +178,9 @@ def _tfaot_dev_impl(_module_ctx):
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_jax_libraries_repository(name = "tfaot_jax_libraries")
     tfaot_command_repository(name = "tfaot_command")
+    tfaot_mpi_repository(name = "tfaot_mpi")
 
 tfaot_dev = module_extension(
     implementation = _tfaot_dev_impl,
-    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_command`, `tfaot_jax`, `tfaot_jax_libraries`, and `tfaot_python_tools`.",
+    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_command`, `tfaot_jax`, `tfaot_jax_libraries`, `tfaot_mpi`, and `tfaot_python_tools`.",
 )

@@ -117,7 +117,7 @@ def functions_of(entry_points, batch_sizes, stem):
 
 # The attributes of a model that all stages which open it read, and those that only export reads.
 MODEL = ["batch_sizes", "checkpoint", "debug_info", "dims", "entry_points", "golden_inputs", "inputs", "outputs"] + \
-        ["saved_model_tags", "saver", "signature"]
+        ["replicas", "saved_model_tags", "saver", "signature"]
 MODEL_EXPORT = ["golden_calls", "max_batch", "rows_independent"]
 
 # What the attribute `weights` can set besides a file.

@@ -151,6 +151,7 @@ _tf_model = rule(
         "inputs": attr.string_list(),
         "max_batch": attr.int(),
         "outputs": attr.string_list(),
+        "replicas": attr.int(),
         "rows_independent": attr.bool(),
         "saved_model_tags": attr.string_list(),
         "saver": attr.label(allow_single_file = True),
@@ -199,6 +200,7 @@ def tf_model(
         inputs = [],
         max_batch = None,
         outputs = [],
+        replicas = None,
         rows_independent = False,
         saved_model_tags = [],
         saver = None,
@@ -240,6 +242,8 @@ def tf_model(
       inputs: (list[str]) of a GraphDef without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
       max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
       outputs: (list[str]) of a GraphDef without `config`, its fetches. By default, the nodes that nothing consumes.
+      replicas: (int) of a Python file, how many replicas a `tf.distribute` strategy has. Each runs the compiled class, and they
+        reduce together (docs/guide/distributed.md). By default, a strategy has one replica, which reduces nothing.
       rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
         where the analysis can't show it
       saved_model_tags: (list[str]) tags of a SavedModel's meta graph, by default `["serve"]`
@@ -277,6 +281,7 @@ def tf_model(
         inputs = inputs,
         max_batch = max_batch,
         outputs = outputs,
+        replicas = replicas,
         rows_independent = rows_independent,
         saved_model_tags = saved_model_tags,
         saver = saver,

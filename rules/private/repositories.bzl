@@ -163,6 +163,31 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
         rctx.symlink(outcome["folder"] + "/site-packages", "site-packages")
     return python
 
+def pip_download(rctx, *, title, size):
+    """Downloads the wheel in `requirements_lock`, and extracts it: `pip install --target` leaves out its libraries.
+
+    Args:
+      rctx: the repository's context; the rule has the attributes `python_interpreter` and `requirements_lock`
+      title: (str) the name of what is downloaded, for messages
+      size: (str) its size, for messages
+    """
+    error = platform_error(rctx.os.name, rctx.os.arch)
+    if error:
+        fail(error)
+    lock = _watched(rctx, rctx.attr.requirements_lock)
+    python = _find_python(rctx, supported_pythons(rctx.read(lock)))
+    if not python["pip"]:
+        fail(no_pip_error(python["executable"]))
+    rctx.report_progress("Downloading {} ({})".format(title, size))
+    pip = [python["executable"], "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
+    flags = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--dest", "wheels", "--requirement", str(lock)]
+    result = rctx.execute(pip + flags, timeout = 3600)
+    if result.return_code != 0:
+        fail("pip of {} couldn't download {}:\n{}".format(python["executable"], title, result.stderr.strip()[-4000:]))
+    for wheel in rctx.path("wheels").readdir():
+        rctx.extract(wheel, type = "zip")
+    rctx.delete("wheels")
+
 def _byte_compile(rctx, python, folder, title, expected):
     """Compiles the Python files in a folder, and fails if the path `expected` doesn't exist afterwards."""
     rctx.report_progress("Byte-compiling " + title)

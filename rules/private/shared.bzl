@@ -15,7 +15,7 @@ def _tf_aot_shared_impl(ctx):
     header = library[TfaotSourcesInfo].header
     stem = ctx.attr.stem or ctx.label.name
     cc_toolchain, features = cxx_of(ctx)
-    parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts]
+    parts = [library[CcInfo], ctx.attr._interface[CcInfo]]
     include = header.short_path
 
     # The path below the repository, as programs include it.
@@ -86,10 +86,7 @@ tf_aot_shared = rule(
             default = "tfaot_get_api",
         ),
         "_header": attr.label(default = "//runtime:c_api", providers = [CcInfo]),
-        "_parts": attr.label_list(
-            default = ["//runtime:c_api", "//runtime:message", "//runtime:threads"],
-            providers = [CcInfo],
-        ),
+        "_interface": attr.label(default = "//runtime:interface", providers = [CcInfo]),
         "_source": attr.label(default = "//runtime:tfaot/c_api.cc", allow_single_file = [".cc"]),
     },
     fragments = ["cpp"],

@@ -65,9 +65,10 @@ enum {
   TFAOT_OUT_OF_MEMORY = 7,
   TFAOT_CANCELLED = 8,
   TFAOT_KERNEL_FAILED = 9,
-  TFAOT_UNKNOWN_INPUT = 100, /* the model has no input of this name */
-  TFAOT_UNSUPPORTED = 101,   /* this model doesn't have this function */
-  TFAOT_FAILED = 102         /* another error, which the text describes */
+  TFAOT_EXCHANGE_FAILED = 10, /* replicas couldn't exchange values */
+  TFAOT_UNKNOWN_INPUT = 100,  /* the model has no input of this name */
+  TFAOT_UNSUPPORTED = 101,    /* this model doesn't have this function */
+  TFAOT_FAILED = 102          /* another error, which the text describes */
 };
 
 /* The numbers are those of tensorflow.DataType. bfloat16 and float16 are their

@@ -75,7 +75,8 @@ Executor::Executor(const Program& program, void* block) noexcept
   args_ = Take<KernelArg>(at, program.num_kernel_args);
   KernelCall* const calls = Take<KernelCall>(at, program.num_calls);
   RngState* const rng = Take<RngState>(at, program.num_rng);
-  instance_ = {buffers_, calls, rng, scratch, nullptr, nullptr, &cancelled_};
+  instance_ = {buffers_, calls,       rng,     scratch,       nullptr,
+               nullptr,  &cancelled_, nullptr, &disconnected_};
 
   unsigned char** buffer = buffers_;
   for (std::uint32_t i = 0; i < program.num_args; ++i) *buffer++ = nullptr;
@@ -160,6 +161,22 @@ bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept {
     }
   }
   return true;
+}
+
+bool StartCollective(const Instance& instance,
+                     const tfaot_collective& call) noexcept {
+  const tfaot_collectives& all = *instance.collectives;
+  if (all.start(all.context, &call) == 0) return true;
+  *instance.disconnected = true;
+  return false;
+}
+
+bool WaitCollective(const Instance& instance,
+                    const tfaot_collective& call) noexcept {
+  const tfaot_collectives& all = *instance.collectives;
+  if (all.wait(all.context, &call) == 0) return true;
+  *instance.disconnected = true;
+  return false;
 }
 
 void NextRngState(RngState& state, unsigned char* out) noexcept {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tfaot/collectives.h"
 #include "tfaot/hooks.h"
 #include "tfaot/thread_pool.h"
 
@@ -69,9 +70,11 @@ struct Instance {
   const KernelCall* calls;
   RngState* rng;
   unsigned char* scratch;
-  ThreadPool* threads;  // null for none
-  Hooks* hooks;         // not null in a run with hooks
-  bool* cancelled;      // set when they end it
+  ThreadPool* threads;                   // null for none
+  Hooks* hooks;                          // not null in a run with hooks
+  bool* cancelled;                       // set when they end it
+  const tfaot_collectives* collectives;  // not null if the program has some
+  bool* disconnected;                    // set when one fails
 };
 
 // A compiled function. Its buffers are its arguments, then those in an
@@ -87,6 +90,7 @@ struct Program {
   std::uint32_t num_kernel_args;
   std::uint32_t num_calls;
   std::uint32_t num_rng;
+  std::uint32_t replicas;  // that exchange values; 0 if they don't
 
   // Both are multiples of 64.
   std::size_t memory_bytes;
@@ -165,6 +169,15 @@ class Executor {
   // Applies from the next run on. Null (the default) for no hooks. Not owned.
   void set_hooks(Hooks* hooks) noexcept { instance_.hooks = hooks; }
 
+  // The number of replicas that exchange values in a run; 0 if none do.
+  std::uint32_t replicas() const noexcept { return program_->replicas; }
+
+  // Applies from the next run on. Not owned. A program with replicas needs some
+  // of as many.
+  void set_collectives(const tfaot_collectives* collectives) noexcept {
+    instance_.collectives = collectives;
+  }
+
   // Makes runs write a result to `data`, which isn't owned, at a multiple of
   // kAlignment, and which has the room of the result's buffer. Null for the
   // executor's own memory. Returns false, and changes nothing, if the result
@@ -173,6 +186,7 @@ class Executor {
 
   // Returns whether every kernel succeeded.
   bool Run() noexcept {
+    disconnected_ = false;
     if (instance_.hooks == nullptr) return program_->run(instance_);
     cancelled_ = false;
     return program_->run_hooked(instance_);
@@ -181,12 +195,16 @@ class Executor {
   // Whether hooks have ended the latest run that had some.
   bool cancelled() const noexcept { return cancelled_; }
 
+  // Whether a collective of the latest run failed.
+  bool disconnected() const noexcept { return disconnected_; }
+
  private:
   void Bind(std::size_t index, const void* data) noexcept;
 
   const Program* program_;
   unsigned char* memory_;
   bool cancelled_ = false;
+  bool disconnected_ = false;
   KernelArg* args_;
   unsigned char** buffers_;
   Instance instance_;
@@ -194,6 +212,12 @@ class Executor {
 
 // Calls a kernel for every workgroup. Returns false if it failed.
 bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept;
+
+// Begin and end a collective. They return false if it failed.
+bool StartCollective(const Instance& instance,
+                     const tfaot_collective& call) noexcept;
+bool WaitCollective(const Instance& instance,
+                    const tfaot_collective& call) noexcept;
 
 // Writes the 16 bytes of a generator's state, and advances it.
 void NextRngState(RngState& state, unsigned char* out) noexcept;

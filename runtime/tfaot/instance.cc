@@ -104,6 +104,31 @@ Status CheckAddress(const char* asked, const void* data) {
           "declare it alignas(64)"));
 }
 
+Status CheckCollectives(const char* asked, int replicas,
+                        const tfaot_collectives* collectives) {
+  std::string got;
+  if (collectives == nullptr || collectives->start == nullptr ||
+      collectives->wait == nullptr || collectives->abort == nullptr ||
+      collectives->error == nullptr) {
+    got = "a null pointer";
+  } else if (collectives->version < 1) {
+    got = "version " + std::to_string(collectives->version);
+  } else if (collectives->size != replicas || collectives->rank < 0 ||
+             collectives->rank >= replicas) {
+    got = "replica " + std::to_string(collectives->rank) + " of " +
+          std::to_string(collectives->size);
+  } else {
+    return Status();
+  }
+  return Status(
+      Code::kInvalidArgument,
+      Message(std::string(asked) + " got collectives that don't fit the model",
+              got + "; the model is for " + std::to_string(replicas) +
+                  " replicas, 0 to " + std::to_string(replicas - 1),
+              "start as many replicas, or build the model with "
+              "another number of replicas"));
+}
+
 void OutOfMemory() {
 #if defined(__cpp_exceptions)
   throw std::bad_alloc();

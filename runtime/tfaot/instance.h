@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "tfaot/collectives.h"
 #include "tfaot/options.h"
 #include "tfaot/status.h"
 
@@ -103,6 +104,10 @@ Status CatchOutOfMemory(Make make) noexcept {
 
 // Checks the address of an input or an output, which `asked` places there.
 Status CheckAddress(const char* asked, const void* data);
+
+// Checks what a program gives to a replica of a model of `replicas` replicas.
+Status CheckCollectives(const char* asked, int replicas,
+                        const tfaot_collectives* collectives);
 
 inline Options WithIsa(const char* isa) {
   Options options;

@@ -27,8 +27,9 @@ enum class Code : int {
   kNoWeights = 5,        // the variables have no values yet
   kUnsupportedCpu = 6,   // no level of the model runs on this machine
   kOutOfMemory = 7,
-  kCancelled = 8,     // a hook ended the run
-  kKernelFailed = 9,  // compiled code reported an error
+  kCancelled = 8,        // a hook ended the run
+  kKernelFailed = 9,     // compiled code reported an error
+  kExchangeFailed = 10,  // replicas couldn't exchange values
 };
 
 // A code and a text for people, which says what was asked, what was found, and

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tfaot/collectives.h"
 #include "tfaot/hooks.h"
 #include "tfaot/instance.h"
 #include "tfaot/thread_pool.h"
@@ -35,6 +36,9 @@ class StubFunction {
   bool PlaceResult(std::size_t /*index*/, void* /*data*/) noexcept {
     return false;
   }
+  void set_collectives(const tfaot_collectives* /*collectives*/) noexcept {}
+  unsigned replicas() const noexcept { return 0; }
+  bool disconnected() const noexcept { return false; }
   bool cancelled() const noexcept { return false; }
   bool Run() noexcept { return false; }
 

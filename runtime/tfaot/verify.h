@@ -184,6 +184,11 @@ class Verifier {
     goldens_.Feed(input, rows);
   }
 
+  // Says whose results are compared next, if the model has replicas.
+  void Replica(int rank) {
+    replica_ = " (replica " + std::to_string(rank) + ")";
+  }
+
   // Checks that a run succeeded.
   void Ran(int step, bool ok, const char* error) {
     ++compared_;
@@ -311,9 +316,9 @@ class Verifier {
             const T* values, std::size_t size) {
     if (!values_.wanted()) return;
     const std::string text(name);
-    values_.Add(
-        "step" + std::to_string(step) + "/" + text.substr(0, text.find(" at ")),
-        shape, values, size);
+    values_.Add("step" + std::to_string(step) + "/" +
+                    text.substr(0, text.find(" at ")) + replica_,
+                shape, values, size);
   }
 
   // The number of values in `rows` rows of a batch.
@@ -345,8 +350,9 @@ class Verifier {
   }
 
   template <typename Value>
-  void Compared(int step, const std::string& name, const char* part,
+  void Compared(int step, const std::string& tensor, const char* part,
                 const Value* got, std::size_t size) {
+    const std::string name = tensor + replica_;
     const auto want = std::make_unique<Value[]>(size);
     goldens_.Read(want.get(), size * sizeof(Value));
     std::vector<float> tolerance(size);
@@ -404,6 +410,7 @@ class Verifier {
   double values_compared_ = 0;  // of all comparisons, without free runs
   double values_checked_ = 0;
   std::string first_;  // the first comparison that failed
+  std::string replica_;
 };
 
 // Copies the values of one instance's input to another's.

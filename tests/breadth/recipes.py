@@ -769,8 +769,6 @@ recipe(
 
 # Images and neural networks.
 
-_NHWC = {"data_format": "NHWC"}
-
 
 def _image(d: Draw, *, channels: int = 0) -> list[int]:
     return [d.int(1, 3), d.int(3, 17), d.int(3, 17), channels or int(d.pick([1, 2, 3, 8, 17]))]

@@ -11,7 +11,7 @@ from tensorflow.core.framework import function_pb2, graph_pb2
 
 from tfaot.cluster.candidates import Nodes
 from tfaot.cluster.cluster import settled
-from tfaot.cluster.clusters import Found
+from tfaot.cluster.clusters import Clustering
 from tfaot.cluster.cut import Cut, Part, cut
 from tfaot.cluster.host_model import Running, Whole
 from tfaot.export.sources.ref_variables import name_variables
@@ -30,7 +30,7 @@ class Made:
     """A graph and what it was cut into."""
 
     nodes: Nodes
-    found: Found
+    found: Clustering
     cut: Cut
     inputs: tuple[Edge, ...]
     outputs: tuple[Edge, ...]

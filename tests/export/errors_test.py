@@ -11,8 +11,6 @@ import unittest
 from collections.abc import Iterator
 from unittest import mock
 
-import numpy as np
-
 from tests.stages.harness import EXPORTED, PREAMBLE, ROOT, StageTest, run_main
 from tfaot.core import caller, dtypes
 from tfaot.export.sources.model import Model
@@ -45,17 +43,6 @@ class ErrorsTest(StageTest):
               found: model_fn
               to do: define input_fn() in model.py
             """,
-        )
-
-    def test_no_model(self) -> None:
-        """An empty file says what a model can be."""
-        self.refused(
-            "",
-            """
-            model.py defines neither model_fn(features, labels) nor model
-              found: nothing
-              to do: name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, a Keras model, or a function without parameters that returns one
-            """,  # noqa: E501
         )
 
     def test_wrong_signature(self) -> None:
@@ -218,7 +205,8 @@ def model(x):
             found = printed.getvalue()
             if warned:
                 self.assertRegex(
-                    found, rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; "
+                    found,
+                    rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; .*replicas = 4\n$",
                 )
             else:
                 self.assertEqual(found, "")
@@ -238,21 +226,6 @@ def model(x):
         self.assertIn('model.py", line 14 in model_fn', result.stderr)
         self.assertNotIn("Traceback", result.stderr)
         self.assertEqual(sorted(os.listdir(folder)), ["model.py"])
-
-    def test_unknown_dimensions(self) -> None:
-        """All inputs with unknown dimensions are listed together, each with its line."""
-        self.refused(
-            "import tensorflow as tf\n\nv1 = tf.compat.v1\n\n\ndef input_fn():\n"
-            "    return v1.placeholder(tf.float32, [None, 3], 'x'), v1.placeholder(tf.int32, None, 'y')\n"
-            "\n\ndef model_fn(features, labels):\n    return features\n",
-            """
-            model.py: 2 input(s) have dimensions that aren't known at build time
-              found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}, with your sizes \
-in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
-            """,
-        )
 
     def test_unknown_output_shape(self) -> None:
         """An output whose size has no bound is named with its line and the compiler's reason."""
@@ -403,16 +376,6 @@ and disable_resource_variables()
             """,  # noqa: E501
             cpp_class="a::class",
         )
-
-    def test_illegal_class(self) -> None:
-        """A cpp_class that isn't a valid C++ name is refused."""
-        message = self.error_of(self.export, PREAMBLE, cpp_class="a::my-model")
-        self.assertIn("'my-model' isn't a C++ identifier that a program may use", message)
-        self.assertIn('cpp_class = "a::my_model"', message)
-
-    def test_reserved_class(self) -> None:
-        """A class in namespace std would collide with the library's own."""
-        self.assertIn("is reserved for the generated code", self.error_of(self.export, "", cpp_class="std::A"))
 
     def test_golden_fn_of_another_shape(self) -> None:
         """A golden input with the wrong shape is shown with the input's shape."""
@@ -598,42 +561,8 @@ def model_fn(features, labels):
             entry_points=(("Train", "train"),),
         )
 
-    def test_dims_that_contradict(self) -> None:
-        """Sizes that differ from the model's own are refused, for all inputs in one message."""
-        self.refused(
-            self.OPEN,
-            """
-            model.py: dims contradicts the shape of 2 input(s)
-              found: x is [None, 3], but dims has [2, 4]; y has 2 dimensions, [None, None], but dims has [2]
-              to do: use None to keep the model's own size, and list a size for every dimension
-            """,
-            dims={"x": (2, 4), "y": (2,)},
-        )
-
-    def test_dims_of_no_input(self) -> None:
-        """A misspelled input in dims is refused instead of being ignored."""
-        self.refused(
-            self.OPEN,
-            """
-            model.py: dims names X, z, which isn't an input of the model
-              found: x, y
-              to do: use the names listed here
-            """,
-            dims={"x": (2, None), "y": (2, 2), "z": (1,), "X": (2, 3)},
-        )
-
     def test_dims_left_open(self) -> None:
-        """Dimensions that dims leaves open are listed together. In a batch family, the batch can stay open."""
-        self.refused(
-            self.OPEN,
-            """
-            model.py: 2 input(s) have dimensions that aren't known at build time
-              found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}, with your sizes in place of 1; \
-any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.md#open-lengths)
-            """,
-            dims={"y": (None, 2)},
-        )
+        """In a batch family, the batch can stay open, and other dimensions are listed."""
         self.refused(
             self.OPEN,
             """
@@ -643,57 +572,6 @@ any number of rows is batch_sizes; a length can be an input (docs/guide/shapes.m
 a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             batch_sizes=(1, 4),
-        )
-
-    def test_weights_that_do_not_fit(self) -> None:
-        """A weights file is compared with all variables at once, and names in it that nobody asked for are shown."""
-        self.refused(
-            self.OPEN.replace('get_variable("unused', 'get_variable("other'),
-            """
-            weights.safetensors doesn't fit the model: 2 of 2 variable(s)
-
-                w: float64[2, 3]; the model has float32[3, 2]
-                b: missing; the model has float32[2]
-
-              found: also in the file: bias
-              to do: write a file with every variable of the model, under its name in model.json
-            """,
-            dims={"x": (2, None), "y": (2, 2)},
-            weights={"w": np.zeros((2, 3)), "bias": np.zeros(2, np.float32)},
-        )
-
-    def test_golden_rows(self) -> None:
-        """Golden inputs of a batch family have the same number of rows, which the class accepts."""
-        model = self.OPEN.replace(
-            "def model_fn", 'def golden_fn(step, rng):\n    return {"x": %s, "y": %s}, ()\n\n\ndef model_fn'
-        )
-        for x, y, rows in (
-            ("np.zeros((2, 3))", "np.zeros((3, 2))", "[2, 3]"),
-            ("np.zeros((5, 3))", "np.zeros((5, 2))", "[5]"),
-        ):
-            with self.subTest(rows):
-                self.refused(
-                    model % (x, y),
-                    f"""
-                    model.py: golden_fn(step, rng) returned batches of {rows} rows for one call
-                      found: the class takes 1 to 4 rows, the same in every input
-                      to do: give the same number of rows for every input of a call
-                    """,
-                    batch_sizes=(1, 4),
-                    dims={"y": (None, 2)},
-                )
-
-    def test_output_without_batch(self) -> None:
-        """An output that a batch has once, not per row, can't be assembled from parts."""
-        self.refused(
-            self.OPEN.replace('{"out": ', '{"mean": tf.reduce_mean(features["x"]), "out": '),
-            """
-            model.py: the output mean of Run has no batch: it is []
-              found: batch_sizes = [1, 4]: the rules concatenate results along their first dimension
-              to do: return a value for each row, or remove batch_sizes
-            """,
-            batch_sizes=(1, 4),
-            dims={"y": (None, 2)},
         )
 
 

@@ -220,11 +220,9 @@ def _table(results: Sequence[tuple[str, str, str, Row]]) -> str:
     wrong = Counter(row.form for *_, row in results if row.wrong)
     lines = [
         f"`tests/linking/run` tries {len(results):,} cases with gcc and clang, with and without sanitizers: pairs of models that",
-        "differ in numbers, in shapes, or only in the weights that their libraries hold, in both orders.",
-        "",
-        "| two models of one class in | cases | wrong |",
-        "|---|---|---|",
-        *(f"| {form} | {number} | {wrong[form]} |" for form, number in cases.items()),
+        "differ in numbers, in shapes, or only in the weights that their libraries hold, in both orders. They are in programs,",
+        "shared libraries, and plug-ins, of packages and as Bazel links them. "
+        + (", ".join(f"{form}: {wrong[form]} wrong" for form in cases if wrong[form]) or "None is wrong."),
     ]
     return "\n".join(lines) + "\n"
 

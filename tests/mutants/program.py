@@ -52,7 +52,7 @@ _SWEEP = re.compile(
 _FORMULA = re.compile(r"^struct ((?:Row)?Formula\d+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
 _PUT = re.compile(r"kernels::Put<\w+>\(arrays\[(\d+)\]")
 _FIXED = re.compile(
-    r"^kernels::TFAOT_ISA::Run(Softmax|RowCopies|FilterGradient|Pack|Fourier)<(?:float|double)>\(.*\);$"
+    r"^kernels::TFAOT_ISA::Run(Softmax|RowCopies|FilterGradient|Pack|Fourier|Linear)<(?:float|double)>\(.*\);$"
 )
 _COPY = re.compile(r"^std::memcpy\((b\[.*), (b\[.*), (\d+)\);$")
 _FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")

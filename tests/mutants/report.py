@@ -184,11 +184,15 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "## By model",
             "",
             "The last column says whether the test of the unmutated model passes, and how many of its runs with differently",
-            "rounded products pass.",
+            "rounded products pass. Models whose tests notice every changed value, and pass otherwise, aren't listed.",
             "",
             f"| model | {header} passes |",
             "|---|" + "---:|" * 8 + "---|",
-            *(f"| {label} | {_Row.of(found).cells} | {_passes(found)} |" for label, found in results.items()),
+            *(
+                f"| {label} | {_Row.of(verdicts).cells} | {_passes(verdicts)} |"
+                for label, verdicts in results.items()
+                if not _perfect(verdicts)
+            ),
             "",
             "## What is missed",
             "",
@@ -230,6 +234,12 @@ def _missed(missed: Sequence[tuple[str, Verdict]]) -> list[str]:
 
 def _alarms(results: Mapping[str, Sequence[Verdict]], kind: str) -> list[str]:
     return [label for label, verdicts in results.items() if any(v.caught for v in verdicts if v.mutant.kind == kind)]
+
+
+def _perfect(verdicts: Sequence[Verdict]) -> bool:
+    row = _Row.of(verdicts)
+    passes = not any(v.caught for v in verdicts if v.mutant.name in ORIGINALS)
+    return passes and (row.caught, row.noticed) == (row.changing, row.values)
 
 
 def _passes(verdicts: Iterable[Verdict]) -> str:

@@ -91,14 +91,6 @@ def merged(tallies: Sequence[campaign.Tally]) -> campaign.Tally:
     return result
 
 
-MENDED = {
-    "row_fusion": "A value that several merged kernels write kept the first kernel's result. Threads changed the last bit of rows. "
-    "A product was fused with a difference, so norms of equal large values were its rounding error.",
-    "softmax": "A scale after a mask left rounding errors of the product, which the exponential made large.",
-}
-"""Faults that nets like these have found, by pass."""
-
-
 CUT_ELSEWHERE = {
     983: "With `row_sums`, XLA computes the same norm in another kernel, in which it fuses a product with a sum, so rows of "
     "-1e9 are that product's rounding error.",
@@ -113,6 +105,7 @@ def page(tally: campaign.Tally) -> str:
     kinds = Counter(fault.inputs for fault in differences.values())
     by_family = Counter(grammar.net(fault.net).family for fault in faults)
     by_pass = Counter(name for fault in faults for name in tally.places if name in fault.variant)
+    counts = ", ".join(f"`{name}` {number}" for name, number in sorted(by_pass.items()))
     lines = [
         "# Random nets: passes beside TensorFlow",
         "",
@@ -143,13 +136,10 @@ def page(tally: campaign.Tally) -> str:
         "rounding decides, such as those of infinite inputs.",
         "",
         "## Passes",
-        "| pass | places | programs with the pass alone or left out | faults |",
-        "|---|---|---|---|",
+        f"{len(tally.places)} passes apply at {sum(tally.places.values()):,} places, and in "
+        f"{sum(tally.variants.values()):,} programs alone or left out. "
+        + (f"By pass, faults: {counts}." if counts else "None has a fault."),
     ]
-    for name in sorted(tally.places):
-        lines.append(f"| `{name}` | {tally.places[name]:,} | {tally.variants.get(name, 0)} | {by_pass[name]} |")
-    lines += ["", "Nets have found these faults, which are mended and have a test each:", ""]
-    lines += [f"- `{name}`: {text}" for name, text in MENDED.items()]
     lines += [
         "",
         "## Where XLA differs from TensorFlow",

@@ -77,6 +77,12 @@ CASES = {
         "(tf.RaggedTensor.from_row_lengths(x, [1, 2]) * 2.0).flat_values",
         same=False,
     ),
+    "FFTND": Case(
+        "tf.math.real(tf.signal.fftnd(tf.cast(x, tf.complex64), axes=[1]))",
+        "use tf.signal.fft, fft2d, or fft3d",
+        "tf.math.real(tf.signal.fft(tf.cast(x, tf.complex64)))",
+        same=False,  # TensorFlow can't run the first
+    ),
     "ragged rows": Case(
         "tf.reduce_sum(tf.RaggedTensor.from_row_lengths(x, [1, 2]), 1)",
         "take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest",
@@ -97,20 +103,19 @@ CASES = {
         LOGITS,
         same=False,
     ),
-    "LogMatrixDeterminant": Case(
-        "tf.linalg.slogdet(x)[1]",
-        "sum the logarithms of the absolute diagonal of tf.linalg.qr(matrix).r",
-        "tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(tf.linalg.qr(x).r))))",
+    "Eig": Case(
+        "tf.reduce_sum(tf.math.real(tf.linalg.eigvals(x @ tf.transpose(x))))",
+        "use tf.linalg.eigh, for symmetric matrices",
+        "tf.reduce_sum(tf.linalg.eigvalsh(x @ tf.transpose(x)))",
         SQUARE,
     ),
-    "MatrixDeterminant": Case(
-        "tf.linalg.det(x @ tf.transpose(x))",
-        "compute it from tf.linalg.qr or tf.linalg.cholesky",
-        "tf.square(tf.reduce_prod(tf.linalg.diag_part(tf.linalg.cholesky(x @ tf.transpose(x)))))",
+    "MatrixSquareRoot": Case(
+        "tf.linalg.sqrtm(x @ tf.transpose(x) + tf.eye(3))",
+        "compute it from tf.linalg.eigh, for symmetric matrices",
+        """
+        values, vectors = tf.linalg.eigh(x @ tf.transpose(x) + tf.eye(3))
+        vectors * tf.sqrt(values) @ tf.transpose(vectors)""",
         SQUARE,
-    ),
-    "Lu": Case(
-        "tf.linalg.lu(x)[0]", "use tf.linalg.qr, or tf.linalg.cholesky", "tf.linalg.qr(x).r", SQUARE, same=False
     ),
     "SegmentSum": Case("tf.math.segment_sum(x, i)", "use tf.math.unsorted_segment_sum", ROWS % "sum", IDS),
     "SegmentMax": Case("tf.math.segment_max(x, i)", "use tf.math.unsorted_segment_max", ROWS % "max", IDS),
@@ -211,10 +216,10 @@ CASES = {
         same=False,
     ),
     "collective": Case(
-        "tf.raw_ops.CollectiveReduceV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], "
-        'merge_op="Add", final_op="Id")',
-        "compile the model for a single device, without a distribution strategy",
-        "x",
+        "tf.raw_ops.CollectiveGatherV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[])",
+        "reduce over replicas instead, which compiles",
+        "tf.raw_ops.CollectiveReduceV2(input=tf.concat([x, 0 * x], 0), group_size=2, group_key=1, instance_key=1, "
+        "ordering_token=[], merge_op='Add', final_op='Id')",
         same=False,
     ),
     "dynamic slice assignment": Case(

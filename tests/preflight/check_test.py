@@ -269,6 +269,8 @@ class CheckTest(StageTest):
         self.assertIn("1 blocker, 1 to fill in, 0 hazards", report.summary)
         given = run.of_path(path, shown="graph.pb", dims={"x": (8, 3)})
         self.assertNotIn(("unknown_size", ""), found(given))
+        other = found(run.of_path(path, shown="graph.pb", dims={"y": (8, 3)}))
+        self.assertIn("names y, which isn't an input of the model; x", other["unreadable", ""].what)
 
     def test_lost_shape(self) -> None:
         """Protects users with an output of unknown size: the report names the first op that lost it, inside its function."""

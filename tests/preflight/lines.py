@@ -19,13 +19,11 @@ class Line:
 
 
 _HOST = "write it in TensorFlow ops"
-_ONE = "compile the model for a single device"
+_REDUCE = "reduce over replicas instead"
 _CONSTANT = "compute it from Python numbers, constants, and shapes"
 _MASK = "use a mask or tf.where with three arguments"
 _CLIP = "clip them in the model"
-_COLLECTIVE = (
-    "group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op='Add', final_op='Id'"  # of a collective
-)
+_COLLECTIVE = "group_size=2, group_key=1, instance_key=1, ordering_token=[]"  # of a collective
 
 LINES = (
     # The host.
@@ -40,12 +38,12 @@ LINES = (
     # A dtype.
     Line("tf.cumsum(tf.cast(x, tf.uint8))", "unsupported_dtype", "Cumsum", "cast its operands"),
     # What the ahead-of-time compiler can't lower.
-    Line(f"tf.raw_ops.CollectiveReduceV2(input=x, {_COLLECTIVE})", "not_ahead_of_time", "CollectiveReduceV2", _ONE),
+    Line(f"tf.raw_ops.CollectiveGatherV2(input=x, {_COLLECTIVE})", "unsupported_op", "CollectiveGatherV2", _REDUCE),
     Line(
-        "tf.raw_ops.NcclAllReduce(input=x, reduction='sum', num_devices=2, shared_name='a')",
+        "tf.raw_ops.NcclBroadcast(input=x, shape=[2])",
         "unsupported_op",
-        "NcclAllReduce",
-        _ONE,
+        "NcclBroadcast",
+        _REDUCE,
     ),
     # Arguments that must be constant.
     Line("tf.argmax(x, i)", "not_constant", "ArgMax", _CONSTANT, because="it depends on the input 'i'"),

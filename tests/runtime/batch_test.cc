@@ -178,6 +178,6 @@ int main() {
   CompareMany<4>(random);
   TestManyRows();
   TestRows();
-  std::printf("%d checks failed\n", failed);
+  std::printf("%d checks failed\n", failed.load());
   return failed == 0 ? 0 : 1;
 }

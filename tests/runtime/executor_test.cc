@@ -4,22 +4,15 @@
 #include "tfaot/executor.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
+
+#include "tests/runtime/expect.h"
 
 namespace {
 
 using tfaot::KernelCall;
 using tfaot::KernelError;
-
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 KernelError* const kError = reinterpret_cast<KernelError*>(&failed);
 
@@ -79,9 +72,9 @@ const std::uint32_t kFirstUse[] = {0, 2, 3};
 const std::int64_t kRngDeltas[] = {-3};
 
 const tfaot::Program kProgram = {
-    &Run<false>, &Run<true>, 2,     2,         1,          2,          7,
-    3,           1,          192,   0,         kMemory,    kConstants, kResults,
-    kKernelArgs, kCalls,     kUses, kFirstUse, kRngDeltas,
+    &Run<false>, &Run<true>,  2,      2,     1,         2,          7,
+    3,           1,           0,      192,   0,         kMemory,    kConstants,
+    kResults,    kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
 };
 
 constexpr std::size_t kMemoryBytes = 1024;

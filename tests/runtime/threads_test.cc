@@ -2,7 +2,7 @@
 // returns, sleeping threads wake, and calls can come from anywhere. Run with
 // TSan:
 // ./bazelw test --config=tsan //tests/runtime:threads_test
-// //tests/runtime/kernels:parallel_test //tests/models/threads/...
+// //tests/runtime/kernels:bits_test_x86-64-v3 //tests/models/threads/...
 #include "tfaot/threads.h"
 
 #include <sys/wait.h>
@@ -10,21 +10,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "tests/runtime/expect.h"
+
 namespace {
-
-std::atomic<int> failed{0};
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 // Calls run(part) for each part. The pool takes functions without state.
 template <typename Run>

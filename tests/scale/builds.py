@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times builds: the first, cold, after an edit, with nothing to do, at several CPU levels, beside saved_model_cli, of a monorepo.
 
-`tests/scale/builds.py [--only first cold loop levels peer monorepo …]` prints the tables of docs/measured/build-speed.md, and
+`tests/scale/builds.py [--only first loop levels peer monorepo …]` prints the tables of docs/measured/build-speed.md, and
 `levels` compares CPU levels. It runs Bazel in output bases of its own, below the cache folder of `bazelw`, without a disk cache,
 and removes them.
 """
@@ -200,19 +200,6 @@ def first(folder: Path) -> list[list[str]]:
     ]
 
 
-def cold(client: Callable[[], Client]) -> list[list[str]]:
-    """Times the study's models from an output base that only has the rules, with and without workers."""
-    rows = []
-    for targets in ("//examples/fc:fc_aot", "//examples/study/..."):
-        for name, flags in _WAYS.items():
-            one = client()
-            one.bazel("build", "--nobuild", targets)
-            measured = one.bazel("build", *flags, targets)
-            rows.append([targets, name, f"{measured.seconds:.1f} s", _ran(measured)])
-            one.close()
-    return [["target", "", "time", "actions that ran"], *rows]
-
-
 def loop(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
     """Times the build and the test of two models after each of several edits, and with nothing to do."""
     _link_repository(workspace)
@@ -408,7 +395,7 @@ def _table(rows: list[list[str]]) -> str:
 
 def main() -> None:
     """Parses the flags, and prints the tables."""
-    names = ("first", "cold", "loop", "levels", "peer", "monorepo")
+    names = ("first", "loop", "levels", "peer", "monorepo")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=names, help="what to measure; by default, all")
     chosen = parser.parse_args().only or names
@@ -429,7 +416,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     measures: dict[str, Callable[[Path], list[list[str]]]] = {
         "first": first,
-        "cold": lambda _: cold(client),
         "loop": lambda workspace: loop(client, workspace=workspace),
         "levels": lambda workspace: levels(client, workspace=workspace),
         "peer": lambda workspace: peer(client, workspace=workspace, wheel=wheel),

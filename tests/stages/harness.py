@@ -214,6 +214,7 @@ class StageTest(unittest.TestCase):
         golden_calls: tuple[str, ...] = (),
         golden_steps: int = 1,
         max_batch: int = 0,
+        replicas: int = 0,
         rows_independent: bool = False,
         signature: Mapping[str, str] | None = None,
         taps: tuple[str, ...] = (),
@@ -231,7 +232,11 @@ class StageTest(unittest.TestCase):
         if weights is not None:
             with open(folder / "weights.safetensors", "wb") as file:
                 safetensors.write(file, weights)
-        source = Model(model="model.py", signature=dict(signature or {})) if isinstance(model, str) else model
+        source = (
+            Model(model="model.py", signature=dict(signature or {}), replicas=replicas)
+            if isinstance(model, str)
+            else model
+        )
         if user_config is not None:
             source = dataclasses.replace(source, config="user.pbtxt")
         configs = tuple(f"config.{name}" for name, _ in entry_points) if len(entry_points) > 1 else ("config",)

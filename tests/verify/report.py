@@ -19,18 +19,20 @@ COMMAND = (
 )
 
 
-def line(name: str, found: list[Row], checked: str) -> str:
-    """Returns a target's line in the table."""
-    free = [row for row in found if "(free run)" in row.name]
-    each = [row for row in found if row not in free]
-    blind = sum(row.verdict == "BLIND" for row in each)
-    seeing = sorted(row.sees for row in each if not row.verdict)
-    sees = (seeing[0], seeing[len(seeing) // 2]) if seeing else (0.0, 0.0)
-    return (
-        f"| `{name}` | {len(found)} | {sum(row.verdict == 'FAILED' for row in found)} | {blind} "
-        f"| {max(row.share for row in each):.0%} | {max((row.share for row in free), default=0.0):.0%} "
-        f"| {sees[0]:.1e} | {sees[1]:.1e} | {checked} |"
-    )
+_LARGE = 0.5
+"""The page names targets with errors of this share of a tolerance."""
+
+
+def line(name: str, comparisons: list[Row], checked: str) -> str:
+    """Returns a target's line in the table, or nothing if there is nothing to say of it."""
+    free = [row for row in comparisons if "(free run)" in row.name]
+    calls = [row for row in comparisons if row not in free]
+    largest = max(row.share for row in calls)
+    if largest < _LARGE and checked == "100 %" and not any(row.verdict for row in comparisons):
+        return ""
+    blind = sum(row.verdict == "BLIND" for row in calls)
+    failed = sum(row.verdict == "FAILED" for row in comparisons)
+    return f"| `{name}` | {len(comparisons)} | {failed} | {blind} | {largest:.0%} | {checked} |"
 
 
 def values(log: pathlib.Path) -> tuple[int, int]:
@@ -47,7 +49,7 @@ def shown(checked: int, count: int) -> str:
 def cpu() -> str:
     """Returns the CPU's name and its highest level."""
     text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    name = next(each.partition(":")[2].strip() for each in text.splitlines() if each.startswith("model name"))
+    name = next(line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
     return f"{name} ({'AVX-512' if ' avx512vl ' in text else 'AVX2' if ' avx2 ' in text else 'no AVX2'})"
 
 
@@ -61,10 +63,11 @@ def main() -> None:
         for log in sorted(logs.rglob("*_aot_test/test.log"))
         if (ROOT / "examples" / log.parent.parent.relative_to(logs) / "BUILD").exists()  # Bazel keeps old logs.
     }
-    found = {name: rows(log) for name, log in tests.items()}
+    comparisons = {name: rows(log) for name, log in tests.items()}
     counts = {name: values(log) for name, log in tests.items()}
-    total = [sum(each) for each in zip(*counts.values(), strict=True)]
-    every = [row for each in found.values() for row in each]
+    total = [sum(numbers) for numbers in zip(*counts.values(), strict=True)]
+    every = [row for target in comparisons.values() for row in target]
+    named = [line(name, target, shown(*counts[name])) for name, target in comparisons.items()]
     lines = [
         "# Measured numerics",
         "",
@@ -73,21 +76,19 @@ def main() -> None:
         "",
         f"Made by `{COMMAND}` on {platform.machine()}, {cpu()}.",
         "",
-        f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
+        f"{len(every):,} comparisons of {len(comparisons)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
         f"{sum(row.verdict == 'BLIND' and '(free run)' not in row.name for row in every)} blind. "
         f"{shown(*total)} of {total[1]:,.0f} values are checked, and of each target at least "
         f"{shown(*min(counts.values(), key=lambda pair: pair[0] / pair[1]))}. The largest error is "
         f"{max(row.share for row in every):.0%} of its tolerance.",
         "",
-        "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance. More than 100 % fails.",
-        "- *free run* is the same for runs in which each step starts from the variables of the step before.",
-        "- *sees* says by how many tolerances half of a result's values move, or more, with other inputs and variables: for the",
-        "  result that moves least, and for half of the results.",
-        "- *checked* is the share of the values for which a wrong one would fail.",
+        "*Of tolerance* is the largest error of any value, as a share of that value's own tolerance; more than 100 % fails.",
+        "*Checked* is the share of the values for which a wrong one would fail. Targets with 100 % checked, and less than half of",
+        "a tolerance, aren't listed.",
         "",
-        "| target | comparisons | failed | blind | of tolerance | free run | sees, least | sees, median | checked |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *(line(name, each, shown(*counts[name])) for name, each in found.items()),
+        "| target | comparisons | failed | blind | of tolerance | checked |",
+        "|---|---|---|---|---|---|",
+        *filter(None, named),
         "",
     ]
     pages.put(ROOT / "docs" / "measured" / "numerics.md", "tests/verify/report.py", "\n".join(lines))

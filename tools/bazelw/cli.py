@@ -60,25 +60,25 @@ def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
             return find.find(folder, environ, root / "bazelw", version, tell)
         except WayFailed as failure:
             reasons.append(str(failure))
-    found = _recall(folder, ways, version)
-    if found:
-        return found
+    bazel = _recall(folder, ways, version)
+    if bazel:
+        return bazel
     # Imported late: the code that sets Bazel up isn't needed once Bazel is there.
     from . import debian, lock, official
 
     with lock.held(folder, tell):
         # Another bazelw may have set it up while this one waited.
-        found = _recall(folder, ways, version)
-        if found:
-            return found
+        bazel = _recall(folder, ways, version)
+        if bazel:
+            return bazel
         makers = {"official": official.set_up, "debian": debian.set_up}
         for name in ways:
             if name not in makers:
                 continue
             try:
-                found = makers[name](folder, version, tell)
-                way.remember(folder, name, version, found)
-                return found
+                bazel = makers[name](folder, version, tell)
+                way.remember(folder, name, version, bazel)
+                return bazel
             except WayFailed as failure:
                 tell.say(str(failure))
                 reasons.append(str(failure))
@@ -91,9 +91,9 @@ def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
 def _recall(folder: Path, ways: Sequence[str], version: str) -> Bazel | None:
     """Returns what an earlier call set up in the first of `ways` that has anything, without using the network."""
     for name in ways:
-        found = way.recall(folder, name, version)
-        if found:
-            return found
+        bazel = way.recall(folder, name, version)
+        if bazel:
+            return bazel
     return None
 
 

@@ -12,7 +12,6 @@ import lzma
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 import time
 import zlib
@@ -50,6 +49,8 @@ _INHERITED = (
 )
 # Checks of a server's certificate, for all hosts or for a single one.
 _VERIFY = ("::verify-peer", "::verify-host")
+# How many packages one call of apt downloads. Progress is shown between two calls.
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -131,12 +132,12 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
 
 def mirrors(targets: str) -> list[str]:
     """Returns the addresses of Debian archives in `apt-get indextargets` lines of `ADDRESS SUITE COMPONENT`."""
-    found = []
+    addresses = []
     for line in targets.splitlines():
         words = line.split()
-        if len(words) == 3 and words[1] in _DEBIAN_SUITES and words[2] == "main" and words[0] not in found:
-            found.append(words[0])
-    return found
+        if len(words) == 3 and words[1] in _DEBIAN_SUITES and words[2] == "main" and words[0] not in addresses:
+            addresses.append(words[0])
+    return addresses
 
 
 def sources_list(mirror: str, keyring: Path, suite: str = SUITE) -> str:
@@ -156,8 +157,8 @@ def lists(home: Path, progress: Progress, suite: str = SUITE) -> Apt:
     targets = prefix.run(
         ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
     )
-    found = mirrors(targets)
-    if not found:
+    addresses = mirrors(targets)
+    if not addresses:
         raise WayFailed("apt on this machine has no Debian mirror")
     if not _KEYRING.is_file():
         raise WayFailed(
@@ -165,7 +166,7 @@ def lists(home: Path, progress: Progress, suite: str = SUITE) -> Apt:
         )
     apt = _private_apt(home / "apt")
     reasons = []
-    for mirror in found:
+    for mirror in addresses:
         progress.say(f"fetching the package lists of Debian {suite} from this machine's Debian mirror")
         cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING, suite))
         try:
@@ -241,35 +242,13 @@ def download(apt: Apt, chosen: Sequence[packages.Package], progress: Progress) -
         if path.is_file() and path.name not in wanted:
             path.unlink()
     missing = [package for package in chosen if not _whole(folder / package.file, package)]
-    total = sum(package.size for package in missing)
     if missing:
-        progress.say(f"downloading {len(missing)} of {len(chosen)} packages, {megabytes(total)}")
-        read, write = os.pipe()
-        command = ["apt-get", "-q", "-o", f"APT::Status-Fd={write}", "download"]
-        command += [f"{package.name}={package.version}" for package in missing]
-        with subprocess.Popen(
-            command,
-            cwd=folder,
-            env=apt.environ,
-            pass_fds=(write,),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        ) as process:
-            os.close(write)
-            try:
-                with os.fdopen(read, encoding="utf-8", errors="replace") as status:
-                    for line in status:
-                        _show(line, total, progress)
-                _, words = process.communicate()
-            except BaseException:
-                # Otherwise, it would go on downloading into the folder that the next call uses.
-                process.terminate()
-                raise
-        if process.returncode != 0:
-            raise WayFailed(f"apt-get download failed: {prefix.last_words(words)}")
+        size = megabytes(sum(package.size for package in missing))
+        progress.say(f"downloading {len(missing)} of {len(chosen)} packages, {size}")
+    for first in range(0, len(missing), _AT_ONCE):
+        part = missing[first : first + _AT_ONCE]
+        progress.move(f"downloading package {first + 1} of {len(missing)}")
+        apt.run("apt-get", "-q", "download", *(f"{package.name}={package.version}" for package in part), cwd=folder)
     for package in missing:
         path = folder / package.file
         if not _whole(path, package):
@@ -285,21 +264,13 @@ def _whole(path: Path, package: packages.Package) -> bool:
         return False
 
 
-def _show(line: str, total: int, progress: Progress) -> None:
-    """Shows one line of apt's status channel: `dlstatus:NUMBER:PERCENT:Retrieving file NUMBER of COUNT`."""
-    match = re.fullmatch(r"dlstatus:\d+:([\d.]+):\D*(\d+) of (\d+).*", line.strip())
-    if match:
-        done = float(match[1]) / 100 * total
-        progress.move(f"downloading package {match[2]} of {match[3]}, {megabytes(done)} of {megabytes(total)}")
-
-
 def _abseil_source(apt: Apt, progress: Progress) -> Path:
     """Downloads Abseil's upstream archive, which contains BUILD files. apt compares it with the signed list."""
     progress.say("fetching the source of Abseil")
     folder = apt.home / "sources"
     apt.run("apt-get", "-q", "source", "--download-only", "--tar-only", "abseil", cwd=folder)
-    found = sorted(folder.glob("abseil_*.orig.tar.*"), key=lambda path: path.stat().st_mtime)
-    archives = [path for path in found if path.suffix != ".asc"]
+    newest_last = sorted(folder.glob("abseil_*.orig.tar.*"), key=lambda path: path.stat().st_mtime)
+    archives = [path for path in newest_last if path.suffix != ".asc"]
     if not archives:
         raise WayFailed("the Debian suite has no source archive of Abseil")
     return archives[-1]

@@ -66,7 +66,7 @@ class Package:
 
 def parse(text: str) -> dict[str, Package]:
     """Returns the packages in `apt-cache dumpavail` output, by name."""
-    found: dict[str, Package] = {}
+    by_name: dict[str, Package] = {}
     for paragraph in text.split("\n\n"):
         fields = {}
         for line in paragraph.split("\n"):
@@ -76,7 +76,7 @@ def parse(text: str) -> dict[str, Package]:
         if "Filename" not in fields or "SHA256" not in fields:
             continue
         name = fields["Package"]
-        found[name] = Package(
+        by_name[name] = Package(
             name=name,
             version=fields["Version"],
             filename=fields["Filename"],
@@ -85,7 +85,7 @@ def parse(text: str) -> dict[str, Package]:
             depends=_names(fields.get("Pre-Depends", "")) + _names(fields.get("Depends", "")),
             provides=_names(fields.get("Provides", "")),
         )
-    return found
+    return by_name
 
 
 def bazel(available: Mapping[str, Package]) -> list[Package]:

@@ -92,12 +92,12 @@ def module_text(name: str, depends: Sequence[str]) -> str:
 
 def rule_sets(tree: Path) -> dict[str, Path]:
     """Returns the folder of each rule set in the prefix, by the module name that its MODULE.bazel declares."""
-    found = {}
+    folders = {}
     for module in sorted((tree / prefix.BAZEL_DATA).glob("*/*/MODULE.bazel")):
         name = re.search(r'^module\(\s*name\s*=\s*"([^"]+)"', module.read_text(encoding="utf-8"), re.MULTILINE)
         if name:
-            found[name[1]] = module.parent
-    return found
+            folders[name[1]] = module.parent
+    return folders
 
 
 def rc_text(modules: Mapping[str, Path], stubs: Mapping[str, Path], registry: Path) -> str:

@@ -13,7 +13,7 @@ def parse(text: str) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def fits(found: str, wanted: str) -> bool:
-    """Returns whether `found` can replace `wanted`. Only their patch numbers can differ."""
-    one, other = parse(found), parse(wanted)
+def fits(offered: str, wanted: str) -> bool:
+    """Returns whether `offered` can replace `wanted`. Only their patch numbers can differ."""
+    one, other = parse(offered), parse(wanted)
     return one is not None and other is not None and one[:2] == other[:2]

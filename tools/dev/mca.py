@@ -61,12 +61,12 @@ class Loop:
 
 def loops(assembly: str) -> list[Loop]:
     """Returns the loops of all functions in gcc's output, with mangled names."""
-    found = list[Loop]()
+    inner_loops = list[Loop]()
     for part in re.split(r"^\t\.type\t", assembly, flags=re.MULTILINE)[1:]:
         name, _, rest = part.partition(",")
         if rest.lstrip().startswith("%function"):
-            found += _of_function(name, rest.partition("\t.size\t")[0].splitlines()[1:])
-    return found
+            inner_loops += _of_function(name, rest.partition("\t.size\t")[0].splitlines()[1:])
+    return inner_loops
 
 
 def _of_function(name: str, text: Sequence[str]) -> list[Loop]:
@@ -91,13 +91,13 @@ def _of_function(name: str, text: Sequence[str]) -> list[Loop]:
     ]
 
 
-def hottest(found: Sequence[Loop]) -> list[Loop]:
+def hottest(candidates: Sequence[Loop]) -> list[Loop]:
     """Returns the loop that computes most, of each template and first type, in the order of names.
 
     A straight loop counts more than others, because those can hold code that seldom runs, and then multiplications with addition.
     """
     best = dict[str, Loop]()
-    for loop in found:
+    for loop in candidates:
         key = re.sub(r"^(\w+(<[a-z ]+)?).*", r"\1", loop.name)
         if len(loop.arithmetic) >= _LEAST and (key not in best or _work(best[key]) < _work(loop)):
             best[key] = loop
@@ -153,25 +153,26 @@ def main() -> None:
             ]
             subprocess.run([*command, "-S", "-o", out], check=True)
             subprocess.run([*command, "-c", "-o", f"{out}.o"], check=True)
-            found = loops(Path(out).read_text())
-            mangled = "\n".join(loop.function for loop in found)
+            of_source = loops(Path(out).read_text())
+            mangled = "\n".join(loop.function for loop in of_source)
             names = subprocess.run(["c++filt"], input=mangled, capture_output=True, check=True, text=True).stdout
-            found = [
-                dataclasses.replace(loop, function=name) for loop, name in zip(found, names.splitlines(), strict=True)
+            of_source = [
+                dataclasses.replace(loop, function=name)
+                for loop, name in zip(of_source, names.splitlines(), strict=True)
             ]
             sections = subprocess.run(
                 [f"{programs}/objdump", "-h", f"{out}.o"], capture_output=True, check=True, text=True
             )
             code = sum(int(size, 16) for size in re.findall(r" \.text\S*\s+([0-9a-f]+) ", sections.stdout))
-            return found, f"{code:,}"
+            return of_source, f"{code:,}"
 
     for level in levels:
         made = {Path(path).stem: compiled(path, level) for path in rules["PACKAGE_KERNELS"]}
         print(f"{level}:\n")
         print("| source | kernel | instructions | arithmetic | multiply and add | " + " | ".join(cpus) + " |")
         print("|---|---|---|---|---|" + "---|" * len(cpus))
-        for source, (found, _) in made.items():
-            for loop in hottest(found):
+        for source, (of_source, _) in made.items():
+            for loop in hottest(of_source):
                 cells = [source, f"`{loop.name}`"]
                 cells += [str(number) for number in (len(loop.body), len(loop.arithmetic), loop.multiply_adds)]
                 for cpu in cpus:

@@ -89,7 +89,7 @@ def read(root: Path, files: Iterable[str], libraries: Collection[str]) -> dict[s
     rows = {}
     for path in files:
         inside = (root / path).rglob("*" + _ENDING) if (root / path).is_dir() else [root / path]
-        for file in (each for each in inside if each.name.endswith(_ENDING)):
+        for file in (path_inside for path_inside in inside if path_inside.name.endswith(_ENDING)):
             # Bazel's folder for outputs comes before the package.
             package, name = os.path.split(path.partition("/bin/")[2] or path)
             owners = (label for label in libraries if label.startswith(f"//{package}:"))
@@ -125,8 +125,8 @@ def differences(old: Mapping[str, Row], new: Mapping[str, Row]) -> tuple[list[st
 def totals(rows: Iterable[Row]) -> Row:
     """Adds up rows."""
     sums: dict[str, int] = {}
-    for each in rows:
-        for key, count in each.items():
+    for row in rows:
+        for key, count in row.items():
             sums[key] = sums.get(key, 0) + count
     return dict(sorted(sums.items()))
 
@@ -175,18 +175,18 @@ def main() -> None:
         print(json.dumps(totals(rows.values()), indent=1))
         return
     manual = {*_queried(f"attr(tags, manual, set({' '.join(libraries)}))")}
-    everything = {name: each for tier in old.values() for name, each in tier.items()}
+    everything = {name: row for tier in old.values() for name, row in tier.items()}
     worse, better = differences({name: everything[name] for name in rows if name in everything}, rows)
     print(*worse, *better, sep="\n")
     tiers: dict[str, dict[str, Row]] = {
-        tier: {name: each for name, each in there.items() if name.partition(" ")[0] not in libraries}
+        tier: {name: row for name, row in there.items() if name.partition(" ")[0] not in libraries}
         for tier, there in old.items()
     }
-    for name, each in rows.items():
+    for name, row in rows.items():
         label = name.partition(" ")[0]
         large = label.partition(":")[2].startswith(_LARGE)
         tier = ("MANUAL" if large else "FULL") if label in manual else "DEFAULT"
-        tiers.setdefault(tier, {})[name] = each
+        tiers.setdefault(tier, {})[name] = row
     Path(TABLE).write_text(rendered(tiers), encoding="utf-8")
 
 

@@ -24,9 +24,9 @@ from tfaot import profile
 
 def bazel() -> list[str]:
     """Returns the Bazel of the workspace: its `bazelw`, $BAZEL, or the one on PATH."""
-    for found in (shutil.which("./bazelw"), os.environ.get("BAZEL"), shutil.which("bazel"), shutil.which("bazelisk")):
-        if found:
-            return [found]
+    for program in (shutil.which("./bazelw"), os.environ.get("BAZEL"), shutil.which("bazel"), shutil.which("bazelisk")):
+        if program:
+            return [program]
     sys.exit("profile: no Bazel: there is no ./bazelw, $BAZEL, or bazel on PATH")
 
 
@@ -67,19 +67,19 @@ def main() -> None:
     parser.add_argument("target", help="label of a tf_aot_library")
     parser.add_argument("--seconds", type=float, default=3, help="how long to sample, approximately (default: 3)")
     parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
-    given = parser.parse_args(words[: words.index("--")] if "--" in words else words)
+    options = parser.parse_args(words[: words.index("--")] if "--" in words else words)
     if not shutil.which("perf"):
         sys.exit("profile: perf isn't on PATH: install linux-perf (Debian) or your distribution's linux-tools")
     os.chdir(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
-    target = given.target if ":" in given.target else f"{given.target}:{given.target.rpartition('/')[2]}"
+    target = options.target if ":" in options.target else f"{options.target}:{options.target.rpartition('/')[2]}"
     print(f"profile: building and timing {target}", file=sys.stderr)
-    found = profile.measure(
+    lines = profile.measure(
         lambda under, steps: run(target, under=under, steps=steps, flags=flags),
-        seconds=given.seconds,
-        cpu=given.cpu,
+        seconds=options.seconds,
+        cpu=options.cpu,
         passes=lambda: passes(target, flags=flags),
     )
-    print(*found, sep="\n")
+    print(*lines, sep="\n")
     print(
         "profile: to see a fusion's ops, read the optimized HLO in the library's output group optimized_hlo",
         file=sys.stderr,

@@ -161,7 +161,7 @@ def lock_settings(text: str, wanted: Requirement) -> str:
     other = [] if wanted.package == "tf-nightly" else ["tf-nightly"]
     overrides = [f"{package} ; python_version < '0'" for package in (*other, "tb-nightly")]
     overrides += ["h5py>=3.15"] if wanted.beyond_pins else []
-    lines = "".join(f'    "{each}",\n' for each in overrides)
+    lines = "".join(f'    "{override}",\n' for override in overrides)
     return text.replace("override-dependencies = [\n", "override-dependencies = [\n" + lines)
 
 
@@ -312,8 +312,7 @@ class Trial:
 
     def places(self, targets: Sequence[str]) -> list[str]:
         """Returns how often passes apply to libraries, beside the version that the rules use: what is worse, then the rest."""
-        needed = f"deps({' + '.join(targets)})"
-        queried = self.bazel("query", "--noshow_progress", places.LIBRARIES.format(needed)).split()
+        queried = self.bazel("query", "--noshow_progress", places.LIBRARIES.format(" + ".join(targets))).split()
         table = places.parsed((self.workspace / places.TABLE).read_text(encoding="utf-8"))["DEFAULT"]
         libraries = [label for label in places.labels(table) if label in queried]
         if not libraries:

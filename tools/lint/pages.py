@@ -86,20 +86,20 @@ def with_parts(root: Path, text: str) -> str:
 
 def _part(file: Path) -> str | None:
     """Returns the part of a file that its comments mark, or None if there is none."""
-    found = _INSTALL.search(file.read_text(encoding="utf-8")) if file.exists() else None
-    return found[1] if found else None
+    match = _INSTALL.search(file.read_text(encoding="utf-8")) if file.exists() else None
+    return match[1] if match else None
 
 
 def anchors(text: str) -> set[str]:
     """Returns the anchors of a page's headings, as GitHub and most Markdown viewers derive them."""
     seen: Counter[str] = Counter()
-    found = set()
+    names = set()
     for heading in _HEADING.findall(_FENCE.sub("", text)):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
-        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        names.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
         seen[anchor] += 1
-    return found
+    return names
 
 
 def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[str]:
@@ -163,10 +163,10 @@ def _declared(label: str, build: Path) -> bool:
     text = build.read_text(encoding="utf-8")
     # Strings are names of targets, and what comprehensions make names of: `("x", …)`, `x + "_end"`, and `"{}_{}".format`.
     strings = set(re.findall(r'"([\w./-]+)"', text))
-    ends = {"", "_test", *_OF_A_LIBRARY, *(each for each in strings if each.startswith("_"))}
-    formats = [each.replace("{}", r"[\w.-]+") for each in re.findall(r'name = "([\w{}]*\{\}[\w{}]*)"', text)]
-    return any(label.startswith(each) and label[len(each) :] in ends for each in strings) or any(
-        re.fullmatch(each, label) for each in formats
+    ends = {"", "_test", *_OF_A_LIBRARY, *(string for string in strings if string.startswith("_"))}
+    formats = [pattern.replace("{}", r"[\w.-]+") for pattern in re.findall(r'name = "([\w{}]*\{\}[\w{}]*)"', text)]
+    return any(label.startswith(string) and label[len(string) :] in ends for string in strings) or any(
+        re.fullmatch(pattern, label) for pattern in formats
     )
 
 

@@ -65,11 +65,11 @@ def read(repository: Path, *, tag: str, commit: str, home: str) -> tuple[Release
     if not match:
         raise ReleaseError(f"{tag!r} isn't the tag of a release; tags look like v1.2.3 or v1.2.3-rc1")
     version = match[1]
-    found = declared(shown(repository, commit, "MODULE.bazel"))
-    if found != version:
-        found = f"version {found!r}" if found else "no version"
+    stated = declared(shown(repository, commit, "MODULE.bazel"))
+    if stated != version:
+        stated = f"version {stated!r}" if stated else "no version"
         raise ReleaseError(
-            f"the tag is {tag}, but MODULE.bazel has {found}; set it to {version!r} in a commit, and tag that"
+            f"the tag is {tag}, but MODULE.bazel has {stated}; set it to {version!r} in a commit, and tag that"
         )
     template = json.loads(shown(repository, commit, ".bcr/metadata.template.json"))
     if template["repository"] != [f"github:{home}"]:
@@ -82,8 +82,8 @@ def read(repository: Path, *, tag: str, commit: str, home: str) -> tuple[Release
 
 def declared(module: str) -> str | None:
     """Returns the version that the text of a MODULE.bazel declares."""
-    found = _VERSION.search(module)
-    return found[1] if found else None
+    match = _VERSION.search(module)
+    return match[1] if match else None
 
 
 def section(changelog: str, version: str) -> str:
@@ -93,14 +93,14 @@ def section(changelog: str, version: str) -> str:
       ReleaseError: it says nothing.
     """
     sections = re.split(r"^## ", changelog, flags=re.MULTILINE)[1:]
-    found = [text.partition("\n")[2].strip() for text in sections if text.startswith(f"[{version}] - ")]
-    if not found or not found[0]:
+    bodies = [text.partition("\n")[2].strip() for text in sections if text.startswith(f"[{version}] - ")]
+    if not bodies or not bodies[0]:
         headings = ", ".join(repr(text.partition("\n")[0]) for text in sections) or "none"
         raise ReleaseError(
             f"CHANGELOG.md says nothing about {version}; its sections are {headings}. "
             f"Rename [Unreleased] to '[{version}] - YYYY-MM-DD'"
         )
-    return found[0]
+    return bodies[0]
 
 
 def setup(workspace: str) -> str:
@@ -126,13 +126,13 @@ def check_checkout(repository: Path, tag: str) -> None:
         return subprocess.run(command, cwd=repository, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
     if git("rev-parse", "HEAD") != git("rev-parse", tag + "^{commit}"):
-        found = f"{git('rev-parse', '--short', 'HEAD')} is checked out"
+        instead = f"{git('rev-parse', '--short', 'HEAD')} is checked out"
     elif changed := git("status", "--porcelain", "--untracked-files=no"):
-        found = "these files differ from it: " + ", ".join(line.split()[-1] for line in changed.splitlines())
+        instead = "these files differ from it: " + ", ".join(line.split()[-1] for line in changed.splitlines())
     else:
         return
     raise ReleaseError(
-        f"a release is prepared from the files of its tag, {tag}, but {found}; "
+        f"a release is prepared from the files of its tag, {tag}, but {instead}; "
         f"run 'git checkout {tag}' in a clean clone"
     )
 

@@ -79,8 +79,8 @@ def infer(graph: graph_pb2.GraphDef, what: str, inputs: Collection[str], *, batc
     names = [INPUTS]
     runs = [_sized(graph, tensors, batches, run, what) for run in (0, 1)]
     while True:
-        found = {name: _compared(runs[0][name], runs[1][name], names) for name in tensors}
-        fresh = _fresh(graph, tensors, found)[: len(_PRIMES) - len(names)]
+        inferred = {name: _compared(runs[0][name], runs[1][name], names) for name in tensors}
+        fresh = _fresh(graph, tensors, inferred)[: len(_PRIMES) - len(names)]
         if not fresh:
             break
         more = batches | {tensor: len(names) + index for index, tensor in enumerate(fresh)}
@@ -90,8 +90,8 @@ def infer(graph: graph_pb2.GraphDef, what: str, inputs: Collection[str], *, batc
             break  # two of them are the same number, which only values show; their sizes stay open
         batches, names = more, [*names, *fresh]
     return Inferred(
-        {name: Tensor(shape, tensors[name].dtype) for name, (shape, _) in found.items()},
-        {name: rows for name, (_, rows) in found.items() if rows is not None},
+        {name: Tensor(shape, tensors[name].dtype) for name, (shape, _) in inferred.items()},
+        {name: rows for name, (_, rows) in inferred.items() if rows is not None},
     )
 
 
@@ -153,12 +153,12 @@ def _compared(first: Tensor, second: Tensor, names: list[str]) -> tuple[Shape, R
 
 
 def _fresh(
-    graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], found: Mapping[str, tuple[Shape, Rows | None]]
+    graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], inferred: Mapping[str, tuple[Shape, Rows | None]]
 ) -> list[str]:
     """Returns the tensors that have a first size of their own, though all sizes are known on which they depend."""
 
     def settled(tensor: str) -> bool:
-        shape, rows = found[tensor]
+        shape, rows = inferred[tensor]
         return static(shape) or rows is not None or tensors[tensor].dtype in _HANDLES
 
     results: dict[str, list[str]] = {}
@@ -170,7 +170,7 @@ def _fresh(
         operands = {tensor_name(operand)[0] for operand in node.input if not operand.startswith("^")}
         opened = [tensor for tensor in results.get(node.name, []) if not settled(tensor)]
         if opened and node.op != "Placeholder" and not operands & unsettled:
-            shapes = {tensor: found[tensor][0] for tensor in opened}
+            shapes = {tensor: inferred[tensor][0] for tensor in opened}
             fresh += [tensor for tensor, shape in shapes.items() if shape and shape[0] is None and static(shape[1:])]
         if opened or operands & unsettled:
             unsettled.add(node.name)

@@ -73,8 +73,8 @@ class Nodes:
 
     def is_open(self, operand: str) -> bool:
         """Returns whether a tensor has a size that isn't known."""
-        found = self.tensors.get(canonical(operand))
-        return found is not None and found.dtype not in _HANDLES and not static(found.shape)
+        tensor = self.tensors.get(canonical(operand))
+        return tensor is not None and tensor.dtype not in _HANDLES and not static(tensor.shape)
 
     def batch(self, node: node_def_pb2.NodeDef) -> str:
         """Returns the batch whose rows a candidate has; empty for one whose sizes are all known."""
@@ -83,11 +83,14 @@ class Nodes:
     def origins(self) -> dict[str, tuple[str, ...]]:
         """Returns the nodes of the uncut graph that each node of an update's arithmetic stands for."""
         left = {node.name for node in self.graph.node} - set(self.updates)
-        found: dict[str, tuple[str, ...]] = {}
+        originals: dict[str, tuple[str, ...]] = {}
         for update, made in self.updates.items():
-            found |= {name: tuple(each for each in stands if each not in left) for name, stands in made.sums.items()}
-            found |= dict.fromkeys(made.arithmetic, (update,))
-        return found
+            originals |= {
+                name: tuple(original for original in stands if original not in left)
+                for name, stands in made.sums.items()
+            }
+            originals |= dict.fromkeys(made.arithmetic, (update,))
+        return originals
 
     def is_candidate(self, name: str) -> bool:
         """Returns whether a node can be a part of a cluster."""
@@ -100,7 +103,7 @@ class Nodes:
     def without(self, refused: Mapping[str, str]) -> Nodes:
         """Returns the same, but that some nodes stay with TensorFlow."""
         samples = {name: sample for name, sample in self.samples.items() if not refused.keys() & set(sample.nodes)}
-        lost = [each for name, sample in self.samples.items() if name not in samples for each in sample.nodes]
+        lost = [node for name, sample in self.samples.items() if name not in samples for node in sample.nodes]
         return dataclasses.replace(
             self, samples=samples, reasons={**self.reasons, **dict.fromkeys(lost, OPEN), **refused}
         )
@@ -155,12 +158,14 @@ def examine(
     reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors, rows)
     could = {name for name, why in reasons.items() if why == OPEN}
     samples = {} if pipeline else find_samples(graph, tensors, when, could, fetched)
-    reasons = {name: why for name, why in reasons.items() if not any(name in each.nodes for each in samples.values())}
+    reasons = {
+        name: why for name, why in reasons.items() if not any(name in sample.nodes for sample in samples.values())
+    }
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
     for node in graph.node:
         batch = "" if node.name in reasons else _batch(node, tensors, rows)
-        own = known | {name for name, each in sized.items() if each == batch}
+        own = known | {name for name, own_batch in sized.items() if own_batch == batch}
         if node.name not in reasons and node.name not in sized and (argument := _varying(node, own)):
             reasons[node.name] = f"its argument {argument} isn't constant"
     # What was known by way of such a node isn't.
@@ -188,7 +193,7 @@ def _inlined(
     program.graph.CopyFrom(function.graph)
     program.prune()
     _inline(program)
-    edges = [tensor_name(each)[0] for each in (*feeds, *fetches)]
+    edges = [tensor_name(edge)[0] for edge in (*feeds, *fetches)]
     tried: set[str] = set()
     while bodies and (names := _blocked(dataclasses.replace(function, graph=program.graph)) - tried):
         program.graph.CopyFrom(lowered(program.graph, names, edges))
@@ -200,8 +205,8 @@ def _inlined(
 def _blocked(function: Function) -> set[str]:
     """Returns the loops and branches that no cluster can have: they don't compile, or take variables or lists."""
     bodies = [node for node in function.graph.node if node.op in FUNCTIONAL]
-    found = {node.name for node in bodies} & _blockers(function).keys() if bodies else set()
-    return found | {node.name for node in bodies if _takes_handles(node)}
+    names = {node.name for node in bodies} & _blockers(function).keys() if bodies else set()
+    return names | {node.name for node in bodies if _takes_handles(node)}
 
 
 def _takes_handles(node: node_def_pb2.NodeDef) -> bool:
@@ -229,15 +234,17 @@ def _without_groups(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     for node in graph.node:
         data = [operand for operand in node.input if not operand.startswith("^")]
         pending = [operand for operand in node.input if operand.startswith("^")]
-        found: dict[str, None] = {}
+        control: dict[str, None] = {}
         while pending:
             operand = pending.pop(0)
             if operand[1:] in waits and node.name not in waits:
-                pending += [each for each in waits[operand[1:]] if each not in found]
+                pending += [wait for wait in waits[operand[1:]] if wait not in control]
             else:
-                found[operand] = None
-        if len(found) + len(data) != len(node.input) or any(each not in found for each in node.input if each[0] == "^"):
-            node.input[:] = [*data, *found]
+                control[operand] = None
+        if len(control) + len(data) != len(node.input) or any(
+            operand not in control for operand in node.input if operand[0] == "^"
+        ):
+            node.input[:] = [*data, *control]
     return graph
 
 
@@ -254,11 +261,11 @@ def _shape_lookups(graph: graph_pb2.GraphDef) -> None:
             continue
         scope, name = Scope.graph(graph), node.name
         size = scope.add(f"{name}/tfaot_size", "Shape", [node.input[1]], {"T": node.attr["Tin"].type})
-        found = scope.add(f"{name}/tfaot_found", "NoOp", [], {})
-        new_name = found.name
-        found.CopyFrom(node)
-        found.name = new_name
-        replace(node, "Reshape", [new_name, size.name], {"T": found.attr["Tout"]})
+        lookup = scope.add(f"{name}/tfaot_found", "NoOp", [], {})
+        new_name = lookup.name
+        lookup.CopyFrom(node)
+        lookup.name = new_name
+        replace(node, "Reshape", [new_name, size.name], {"T": lookup.attr["Tout"]})
 
 
 def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
@@ -269,7 +276,7 @@ def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     users: dict[str, list[str]] = {name: [] for name in nodes}
     for name, node in nodes.items():
         operands = {producer(operand) for operand in node.input}
-        operands = {each for each in operands if nodes[each].op not in ("NextIteration", "RefNextIteration")}
+        operands = {operand for operand in operands if nodes[operand].op not in ("NextIteration", "RefNextIteration")}
         waiting[name] = len(operands)
         for operand in operands:
             users[operand].append(name)
@@ -352,7 +359,7 @@ def _reasons(
     for name, tensor in tensors.items():
         outputs.setdefault(tensor_name(name)[0], []).append(tensor)
     for node in graph.node:
-        operands = [tensors[canonical(each)] for each in node.input if not each.startswith("^")]
+        operands = [tensors[canonical(operand)] for operand in node.input if not operand.startswith("^")]
         if (reason := _reason(node, operands, outputs.get(node.name, []), fed)) or (
             node.name not in reasons and (reason := _without_sizes(node, tensors, rows))
         ):
@@ -362,22 +369,22 @@ def _reasons(
 
 def _edges(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor]) -> list[str]:
     """Returns the tensors that a node takes and makes."""
-    operands = [canonical(each) for each in node.input if not each.startswith("^")]
+    operands = [canonical(operand) for operand in node.input if not operand.startswith("^")]
     ports = itertools.takewhile(tensors.__contains__, (f"{node.name}:{port}" for port in itertools.count()))
     return [*operands, *ports]
 
 
 def _batch(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> str:
     """Returns the batch of a node's tensors, which all have the same one; empty if they have none."""
-    return next((rows[each].batch for each in _edges(node, tensors) if each in rows), "")
+    return next((rows[tensor].batch for tensor in _edges(node, tensors) if tensor in rows), "")
 
 
 def _without_sizes(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> str:
     """Returns why a node stays because of its tensors' sizes; empty if they are known, or are those of one batch."""
-    opened = [each for each in _edges(node, tensors) if not static(tensors[each].shape)]
-    if any(each not in rows for each in opened):
+    opened = [tensor for tensor in _edges(node, tensors) if not static(tensors[tensor].shape)]
+    if any(tensor not in rows for tensor in opened):
         return OPEN
-    batches = sorted({rows[each].batch for each in opened})
+    batches = sorted({rows[tensor].batch for tensor in opened})
     return f"it takes rows of two batches, of {' and of '.join(batches)}" if len(batches) > 1 else ""
 
 
@@ -405,14 +412,14 @@ def _reason(
 
 def _blockers(function: Function) -> dict[str, str]:
     """Returns what the preflight check says, by node of the graph. A node stands for the functions that it calls."""
-    found: dict[str, str] = {}
+    blockers: dict[str, str] = {}
     for finding in Checker(function).entry_point().findings:
         if finding.severity != BLOCKER and finding.kind not in ("dropped_check", "dynamic_size"):
             continue
         for place in finding.places:
             node = place.nesting[0].partition("(")[0] if place.nesting else place.node
-            found.setdefault(node, finding.what)
-    return found
+            blockers.setdefault(node, finding.what)
+    return blockers
 
 
 def _known(graph: graph_pb2.GraphDef, reasons: Mapping[str, str]) -> set[str]:
@@ -432,8 +439,8 @@ def _sized(
     sized: dict[str, str] = {}
     for node in graph.node:
         operands = [operand for operand in node.input if not operand.startswith("^")]
-        if node.op in SIZES and (found := rows.get(canonical(operands[0]))):
-            sized[node.name] = found.batch  # whatever the tensor's dtype is
+        if node.op in SIZES and (measured := rows.get(canonical(operands[0]))):
+            sized[node.name] = measured.batch  # whatever the tensor's dtype is
             continue
         unknown = {producer(operand) for operand in operands} - set(known)
         batches = {sized.get(name, "") for name in unknown}

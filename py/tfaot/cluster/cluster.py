@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfaot.cluster import cpp, trial
 from tfaot.cluster.candidates import OPEN, Nodes, examine
-from tfaot.cluster.clusters import MOVES, Found, find
+from tfaot.cluster.clusters import MOVES, Clustering, find
 from tfaot.cluster.cut import Cut, Part, cut
 from tfaot.cluster.host_model import Running, Whole, save
 from tfaot.cluster.pipeline import pipeline
@@ -44,11 +44,11 @@ class _Open(Dims):
         """Returns the inputs with the sizes that are known; see `Dims`."""
         fixed = []
         for edge in edges:
-            given = self.given.get(edge.label)
-            if given is not None:
-                own = edge.shape if edge.shape is not None else (None,) * len(given)
-                pairs = list(zip(own, given, strict=False))
-                if len(own) != len(given) or any(a is not None and b is not None and a != b for a, b in pairs):
+            asked = self.given.get(edge.label)
+            if asked is not None:
+                own = edge.shape if edge.shape is not None else (None,) * len(asked)
+                pairs = list(zip(own, asked, strict=False))
+                if len(own) != len(asked) or any(a is not None and b is not None and a != b for a, b in pairs):
                     super().fix(what, [edge])  # says what doesn't fit
                 edge = dataclasses.replace(edge, shape=tuple(b if a is None else a for a, b in pairs))
             fixed.append(edge)
@@ -159,7 +159,7 @@ def cluster(request: Request) -> None:
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     refused: dict[str, str] = {}
     while True:
-        nodes, found = settled(
+        nodes, clustering = settled(
             function,
             what=what,
             least=request.min_ops,
@@ -167,15 +167,15 @@ def cluster(request: Request) -> None:
             batched=bool(request.batch_sizes),
             pipeline=bool(request.pipeline_header),
         )
-        made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
+        made = cut(nodes, clustering.clusters, function.outputs, feeds, op_name(request.cpp_class))
         new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
         if not new:
             break
         refused |= new
     if not made.parts:
-        raise nothing(nodes, found, f"{what}: no part of {name} is worth compiling")
+        raise nothing(nodes, clustering, f"{what}: no part of {name} is worth compiling")
     if request.batch_sizes and not any(part.cluster.batch for part in made.parts):
-        raise nothing(nodes, found, f"{what}: batch_sizes = {list(request.batch_sizes)}, and no cluster has rows")
+        raise nothing(nodes, clustering, f"{what}: batch_sizes = {list(request.batch_sizes)}, and no cluster has rows")
     most = max(request.batch_sizes, default=0)
     words = tables.words(nodes.uncut)
     steps = _inputs(source, name, function.inputs, request.golden_steps, what, most, words)
@@ -206,13 +206,13 @@ def cluster(request: Request) -> None:
         file.write(nodes.uncut.SerializeToString(deterministic=True))
     serialized = {
         f"{step}/{index}": np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8)
-        for step, given in enumerate(steps)
-        for index, value in enumerate(given)
+        for step, values in enumerate(steps)
+        for index, value in enumerate(values)
     }
     with open(request.out_inputs, "wb") as file:
         safetensors.write(file, serialized)
     with open(request.out_plan, "w", encoding="utf-8") as file:
-        file.write(json.dumps(plan(nodes, found, made, function, request.cpp_class), indent=2) + "\n")
+        file.write(json.dumps(plan(nodes, clustering, made, function, request.cpp_class), indent=2) + "\n")
     if request.pipeline_header:
         _write_pipeline(request, nodes, made, function, variables, steps, what)
 
@@ -255,20 +255,20 @@ def settled(
     refused: Mapping[str, str],
     batched: bool = False,
     pipeline: bool = False,
-) -> tuple[Nodes, Found]:
+) -> tuple[Nodes, Clustering]:
     """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
     kept: set[str] = set()
     while True:
         nodes = examine(function, what=what, kept=kept, batched=batched, pipeline=pipeline).without(refused)
-        found = find(nodes, least=least)
-        if not (apart := apart_from(nodes, found)):
-            return nodes, found
+        clustering = find(nodes, least=least)
+        if not (apart := apart_from(nodes, clustering)):
+            return nodes, clustering
         kept |= apart
 
 
-def apart_from(nodes: Nodes, found: Found) -> set[str]:
+def apart_from(nodes: Nodes, clustering: Clustering) -> set[str]:
     """Returns the updates whose arithmetic isn't inside of one cluster."""
-    inside = [set(cluster.nodes) for cluster in found.clusters]
+    inside = [set(cluster.nodes) for cluster in clustering.clusters]
     return {
         update
         for update, made in nodes.updates.items()
@@ -276,9 +276,9 @@ def apart_from(nodes: Nodes, found: Found) -> set[str]:
     }
 
 
-def nothing(nodes: Nodes, found: Found, asked: str) -> TfaotError:
+def nothing(nodes: Nodes, clustering: Clustering, asked: str) -> TfaotError:
     """Returns the error for a graph without clusters."""
-    reasons = Counter(f"{op}: {reason}" for reason, op in _left(nodes, found))
+    reasons = Counter(f"{op}: {reason}" for reason, op in _left(nodes, clustering))
     return TfaotError(
         asked,
         exists=listed([f"{reason} ({count})" for reason, count in reasons.most_common(8)]) or "no ops that compute",
@@ -286,13 +286,13 @@ def nothing(nodes: Nodes, found: Found, asked: str) -> TfaotError:
     )
 
 
-def _left(nodes: Nodes, found: Found) -> list[tuple[str, str]]:
+def _left(nodes: Nodes, clustering: Clustering) -> list[tuple[str, str]]:
     """Returns the reason and op of each node that stays, without those that are only wires."""
     wires = ("it is an input", "it computes nothing", "TensorFlow runs it for free")
     return [
-        (found.left[node.name], node.op)
+        (clustering.left[node.name], node.op)
         for node in nodes.graph.node
-        if node.name in found.left and found.left[node.name] not in wires
+        if node.name in clustering.left and clustering.left[node.name] not in wires
     ]
 
 
@@ -328,9 +328,9 @@ def _inputs(
     user = golden.User(source, what)
     steps = []
     for step in range(count):
-        given = user.inputs(entry, edges, step)
-        if given is not None:
-            steps.append(list(given))
+        values = user.inputs(entry, edges, step)
+        if values is not None:
+            steps.append(list(values))
             continue
         if not words and (odd := [edge.label for edge in edges if edge.dtype not in dtypes.BY_ENUM]):
             raise TfaotError(
@@ -357,17 +357,17 @@ def _inside(
 ) -> dict[tuple[str, int], list[Array]]:
     """Returns the values of clusters' inputs in a run of the whole, where there are any."""
     running = Running(whole, session_config())
-    found = {}
+    taken = {}
     for step, values in enumerate(steps):
         for part in parts:
             try:
-                found[part.cluster.name, step] = part.taken(running.inside(part.inputs, values))
+                taken[part.cluster.name, step] = part.taken(running.inside(part.inputs, values))
             except (tf.errors.OpError, ValueError):
                 continue  # a branch that isn't taken, or the inside of a loop
-    return found
+    return taken
 
 
-def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: str) -> dict[str, object]:
+def plan(nodes: Nodes, clustering: Clustering, made: Cut, function: Function, cpp_class: str) -> dict[str, object]:
     """Returns what became of the graph, for the plan's JSON."""
     operations = {node.name: node.op for node in nodes.uncut.node}
     open_nodes = {
@@ -380,13 +380,16 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
     contained = {
         part.cluster.name: list(
             dict.fromkeys(
-                each for name in part.cluster.nodes for each in origins.get(name, (name,)) if each in operations
+                original
+                for name in part.cluster.nodes
+                for original in origins.get(name, (name,))
+                if original in operations
             )
         )
         for part in made.parts
     }
 
-    def edges(given: Sequence[Edge]) -> list[dict[str, object]]:
+    def edges(sequence: Sequence[Edge]) -> list[dict[str, object]]:
         return [
             {
                 "label": edge.label,
@@ -394,11 +397,11 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
                 "dtype": tf.as_dtype(edge.dtype).name,
                 "shape": None if edge.shape is None else list(edge.shape),
             }
-            for edge in given
+            for edge in sequence
         ]
 
     left: dict[str, Counter[str]] = {}
-    for reason, op in _left(nodes, found):
+    for reason, op in _left(nodes, clustering):
         left.setdefault(reason, Counter())[op] += 1
     return {
         "cpp_class": cpp_class,

@@ -65,7 +65,7 @@ class Cluster:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Clustering:
     """The clusters of a graph, and what was left out."""
 
     clusters: tuple[Cluster, ...]
@@ -73,7 +73,7 @@ class Found:
     """Why each other node stays with TensorFlow."""
 
 
-def find(nodes: Nodes, *, least: int) -> Found:
+def find(nodes: Nodes, *, least: int) -> Clustering:
     """Returns the clusters of a graph, in its order.
 
     Args:
@@ -86,7 +86,9 @@ def find(nodes: Nodes, *, least: int) -> Found:
 
     def count(names: Sequence[str]) -> int:
         # TensorFlow's kernel of an update is fused, too, so the update counts as one op.
-        return len({each for name in names if operations[name] not in MOVES for each in origins.get(name, (name,))})
+        return len(
+            {original for name in names if operations[name] not in MOVES for original in origins.get(name, (name,))}
+        )
 
     left = dict(nodes.reasons)
     batches = _batches(nodes)
@@ -100,7 +102,7 @@ def find(nodes: Nodes, *, least: int) -> Found:
             left.update((name, why) for name in kept)
         else:
             clusters.append(Cluster(f"cluster_{len(clusters)}", tuple(kept), batches[kept[0]]))
-    return Found(tuple(clusters), left)
+    return Clustering(tuple(clusters), left)
 
 
 def _batches(nodes: Nodes) -> dict[str, str]:
@@ -170,7 +172,7 @@ def _without_free_edges(nodes: Nodes, members: Sequence[str]) -> list[str]:
     users: dict[str, set[str]] = defaultdict(set)
     operands: dict[str, set[str]] = {}
     for name in members:
-        operands[name] = {producer(each) for each in by_name[name].input} & left
+        operands[name] = {producer(operand) for operand in by_name[name].input} & left
         for operand in operands[name]:
             users[operand].add(name)
     pending = list(members)

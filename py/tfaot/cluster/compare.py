@@ -85,8 +85,8 @@ def compare(files: Files) -> Comparison:
     for step, values in enumerate(loaded.steps):
         labels = [edge.label for edge in loaded.uncut.outputs]
         expected = dict(zip(labels, theirs.step(values), strict=True)) | theirs.variables()
-        found = dict(zip(labels, ours.step(values), strict=True)) | ours.variables()
-        wrong = [line for name in expected if (line := difference(name, expected[name], found[name]))]
+        actual = dict(zip(labels, ours.step(values), strict=True)) | ours.variables()
+        wrong = [line for name in expected if (line := difference(name, expected[name], actual[name]))]
         differs |= bool(wrong)
         lines += [f"step {step}: {line}" for line in wrong] or [f"step {step}: {len(expected)} tensors agree"]
     served = _served(files.saved_model, loaded)
@@ -98,14 +98,16 @@ def compare(files: Files) -> Comparison:
     return Comparison(tuple(lines), differs or bool(wrong))
 
 
-def difference(name: str, expected: Array, found: Array) -> str:
+def difference(name: str, expected: Array, actual: Array) -> str:
     """Returns how a tensor differs from TensorFlow's; empty if it doesn't, but for rounding."""
-    if expected.dtype != found.dtype or expected.shape != found.shape:
-        return f"{name} is {found.dtype}{list(found.shape)}, and TensorFlow's is {expected.dtype}{list(expected.shape)}"
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return (
+            f"{name} is {actual.dtype}{list(actual.shape)}, and TensorFlow's is {expected.dtype}{list(expected.shape)}"
+        )
     if expected.dtype.kind in "OSUbiu" or not expected.size:
-        return "" if (expected == found).all() else f"{name} differs"
+        return "" if (expected == actual).all() else f"{name} differs"
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    a, b = expected.astype(wide), found.astype(wide)
+    a, b = expected.astype(wide), actual.astype(wide)
     if not (np.isfinite(a) == np.isfinite(b)).all():
         return f"{name} has infinities or NaN where TensorFlow has none, or the reverse"
     a, b = np.where(np.isfinite(a), a, 0), np.where(np.isfinite(b), b, 0)
@@ -134,15 +136,15 @@ def _served(folder: str, loaded: Loaded) -> dict[str, Array]:
         return values
 
 
-def _edges(given: Sequence[Mapping[str, Any]]) -> tuple[Edge, ...]:
+def _edges(described: Sequence[Mapping[str, Any]]) -> tuple[Edge, ...]:
     return tuple(
         Edge(
-            each["tensor"],
-            each["label"],
-            tf.as_dtype(each["dtype"]).as_datatype_enum,
-            None if each["shape"] is None else tuple(each["shape"]),
+            entry["tensor"],
+            entry["label"],
+            tf.as_dtype(entry["dtype"]).as_datatype_enum,
+            None if entry["shape"] is None else tuple(entry["shape"]),
         )
-        for each in given
+        for entry in described
     )
 
 
@@ -153,9 +155,9 @@ def _graph(folder: str) -> graph_pb2.GraphDef:
 
 
 def _steps(path: str, inputs: int) -> list[list[Array]]:
-    found = safetensors.read(path)
-    count = len({name.partition("/")[0] for name in found}) if inputs else 1
-    return [[_parsed(found[f"{step}/{index}"].tobytes()) for index in range(inputs)] for step in range(count)]
+    serialized = safetensors.read(path)
+    count = len({name.partition("/")[0] for name in serialized}) if inputs else 1
+    return [[_parsed(serialized[f"{step}/{index}"].tobytes()) for index in range(inputs)] for step in range(count)]
 
 
 def _parsed(serialized: bytes) -> Array:

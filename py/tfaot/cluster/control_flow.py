@@ -52,21 +52,21 @@ def _copy_constants(graph: graph_pb2.GraphDef, names: Collection[str]) -> None:
         if node.name not in names or node.op not in FUNCTIONAL:
             continue
         call = CALLS[node.op]
-        bodies = [(each, EditableFunction(library[each.name], library)) for _, each in functions_of(node)]
-        operands = [each for each in node.input if not each.startswith("^")][call.first :]
-        constants = {index: found for index, each in enumerate(operands) if (found := _constant(nodes, each))}
+        bodies = [(named, EditableFunction(library[named.name], library)) for _, named in functions_of(node)]
+        operands = [operand for operand in node.input if not operand.startswith("^")][call.first :]
+        constants = {index: value for index, operand in enumerate(operands) if (value := _constant(nodes, operand))}
         if call.is_loop:
-            steps = [body for each, body in bodies if each.name == node.attr["body"].func.name]
-            constants = {index: found for index, found in constants.items() if _passes(steps[0], index)}
+            steps = [body for named, body in bodies if named.name == node.attr["body"].func.name]
+            constants = {index: constant for index, constant in constants.items() if _passes(steps[0], index)}
         size = len(bodies) * sum(constant.ByteSize() for constant in constants.values())
         if not constants or size > left:
             continue
         left -= size
-        for each, function in bodies:
+        for named, function in bodies:
             for index, constant in constants.items():
                 _copy(function, index, constant)
-            each.name = take(f"{each.name}_tfaot", taken)
-            graph.library.function.append(function.function(each.name))
+            named.name = take(f"{named.name}_tfaot", taken)
+            graph.library.function.append(function.function(named.name))
 
 
 def _passes(step: EditableFunction, index: int) -> bool:

@@ -71,7 +71,7 @@ class _Host:
     @property
     def parameters(self) -> str:
         """The declaration."""
-        return ", ".join(f"{each.type} {each.name}" for each in self.arguments)
+        return ", ".join(f"{argument.type} {argument.name}" for argument in self.arguments)
 
 
 def render(pipeline: Pipeline, request: Request) -> None:
@@ -84,7 +84,7 @@ def render(pipeline: Pipeline, request: Request) -> None:
     members = names.unique_identifiers(labels, taken=taken, class_name=class_name)
     places = [place for _, place in edges] + [place for _, place in pipeline.variables]
     kinds = [True] * len(pipeline.inputs) + [False] * len(pipeline.outputs) + [True] * len(pipeline.variables)
-    shown = [_member(*each) for each in zip(labels, members, places, kinds, strict=True)]
+    shown = [_member(*described) for described in zip(labels, members, places, kinds, strict=True)]
     first, second = len(pipeline.inputs), len(edges)
     inputs, outputs, variables = shown[:first], shown[first:second], shown[second:]
     hosts = [_host(host) for host in pipeline.hosts]
@@ -98,12 +98,12 @@ def render(pipeline: Pipeline, request: Request) -> None:
         else "",
         "bound": [
             {
-                "cluster": each.cluster,
-                "is_input": "true" if each.is_input else "false",
-                "port": each.port,
-                "offset": each.place.offset,
+                "cluster": bound.cluster,
+                "is_input": "true" if bound.is_input else "false",
+                "port": bound.port,
+                "offset": bound.place.offset,
             }
-            for each in pipeline.bound
+            for bound in pipeline.bound
         ],
         "class_name": class_name,
         "clusters": request.cpp_class.removeprefix("::"),
@@ -152,7 +152,7 @@ def _steps(pipeline: Pipeline, hosts: Sequence[_Host]) -> Iterable[dict[str, obj
             yield {
                 "kind": "host",
                 "name": host.name,
-                "arguments": ", ".join(each.argument for each in host.arguments),
+                "arguments": ", ".join(argument.argument for argument in host.arguments),
             }
         else:
             assert step.source is not None and step.target is not None
@@ -178,8 +178,8 @@ def _member(label: str, name: str, place: Place, changes: bool) -> _Member:
 
 
 def _host(host: Host) -> _Host:
-    identifiers = names.unique_identifiers([each.label for each in host.arguments], taken=("values",))
-    arguments = tuple(_parameter(*each) for each in zip(host.arguments, identifiers, strict=True))
+    identifiers = names.unique_identifiers([argument.label for argument in host.arguments], taken=("values",))
+    arguments = tuple(_parameter(*described) for described in zip(host.arguments, identifiers, strict=True))
     notes = []
     if host.apart:
         notes.append(f"No view shows {listed(list(host.apart))}: give it to your class yourself.")
@@ -200,5 +200,5 @@ def _open(dtype: int, shape: Sequence[int | None] | None) -> str:
     import tensorflow as tf
 
     sizes = "unknown shape" if shape is None else str(["?" if size is None else size for size in shape])
-    known = dtypes.BY_ENUM.get(dtype)
-    return f"{known.name if known else tf.as_dtype(dtype).name}{sizes}".replace("'", "")
+    own = dtypes.BY_ENUM.get(dtype)
+    return f"{own.name if own else tf.as_dtype(dtype).name}{sizes}".replace("'", "")

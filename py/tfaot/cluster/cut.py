@@ -42,9 +42,9 @@ class Part:
     def taken(self, values: Sequence[Array]) -> list[Array]:
         """Returns what the function takes if these are the values of `inputs`."""
         return [
-            each
+            part
             for index, value in enumerate(values)
-            for each in (self.samples[index].values(value) if index in self.samples else [value])
+            for part in (self.samples[index].values(value) if index in self.samples else [value])
         ]
 
 
@@ -89,14 +89,14 @@ def cut(nodes: Nodes, clusters: Sequence[Cluster], outputs: Sequence[Edge], feed
     for index, part in enumerate(parts):
         call = result.node.add(name=part.node, op=op)
         data = _moved(part.inputs, moved, inside, called)
-        call.input.extend(each.removesuffix(":0") for each in data)
+        call.input.extend(operand.removesuffix(":0") for operand in data)
         call.input.extend(_waits(by_name, part, inside, called))
         set_attributes(
             call,
             {
                 "cluster": index,
-                "Tin": types_attribute(nodes.tensors[each].dtype for each in part.inputs),
-                "Tout": types_attribute(nodes.tensors[each].dtype for each in part.outputs),
+                "Tin": types_attribute(nodes.tensors[tensor].dtype for tensor in part.inputs),
+                "Tout": types_attribute(nodes.tensors[tensor].dtype for tensor in part.outputs),
             },
         )
         if part.samples:
@@ -109,7 +109,7 @@ def cut(nodes: Nodes, clusters: Sequence[Cluster], outputs: Sequence[Edge], feed
 
 def _crossing(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -> dict[str, list[str]]:
     """Returns the tensors that leave each cluster, in the order of their nodes."""
-    found: set[str] = {tensor for tensor in fetched if tensor_name(tensor)[0] in inside}
+    leaving: set[str] = {tensor for tensor in fetched if tensor_name(tensor)[0] in inside}
     copies = _only_copied(nodes, inside, fetched)
     for node in nodes.graph.node:
         if node.name in copies:
@@ -117,10 +117,10 @@ def _crossing(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -
         for operand in node.input:
             source = producer(operand)
             if not operand.startswith("^") and source in inside and inside.get(node.name) != inside[source]:
-                found.add(canonical(operand))
+                leaving.add(canonical(operand))
     place = {node.name: index for index, node in enumerate(nodes.graph.node)}
     result: dict[str, list[str]] = {name: [] for name in inside.values()}
-    for tensor in sorted(found, key=lambda each: (place[tensor_name(each)[0]], tensor_name(each)[1])):
+    for tensor in sorted(leaving, key=lambda name: (place[tensor_name(name)[0]], tensor_name(name)[1])):
         result[inside[tensor_name(tensor)[0]]].append(tensor)
     return result
 
@@ -167,13 +167,13 @@ def _waits(
     """
     own = part.cluster.name
     copies = [node.name for node in part.function.graph.node if node.name in by_name]
-    found = {
+    waits = {
         f"^{called[inside[name]]}" if (name := operand[1:]) in inside else operand
         for copy in copies
         for operand in by_name[copy].input
         if operand.startswith("^") and inside.get(operand[1:]) != own
     }
-    return sorted(found)
+    return sorted(waits)
 
 
 def _part(
@@ -214,30 +214,30 @@ def _part(
                 continue
             if name not in copied:
                 tensor = canonical(operand)
-                given = sampled.get((node.name, tensor), tensor)
-                if given not in inputs:
-                    known = nodes.tensors[tensor]
-                    inputs[given] = _edges(
-                        [known] if isinstance(given, str) else given.parts(known), sum(map(len, inputs.values())), taken
+                source = sampled.get((node.name, tensor), tensor)
+                if source not in inputs:
+                    own = nodes.tensors[tensor]
+                    inputs[source] = _edges(
+                        [own] if isinstance(source, str) else source.parts(own), sum(map(len, inputs.values())), taken
                     )
-                operand = tensor_name(inputs[given][0].name)[0]
+                operand = tensor_name(inputs[source][0].name)[0]
             copy.input.append(operand)
     for sample in samples:
         sample.interpolate(graph, [tensor_name(edge.name)[0] for edge in inputs[sample][1:]])
-    edges = [edge for given in inputs.values() for edge in given]
-    tensors = tuple(given if isinstance(given, str) else given.image for given in inputs)
+    edges = [edge for fed in inputs.values() for edge in fed]
+    tensors = tuple(source if isinstance(source, str) else source.image for source in inputs)
     batched = next((edge for edge in edges if edge.shape and edge.shape[0] is None), None)
     for name in copied:
         if batched and _is_measured(nodes, by_name[name]):
             _measure(graph, nodes, by_name[name], batched, taken)
     results = []
     for index, tensor in enumerate(outputs):
-        known = nodes.tensors[tensor]
+        own = nodes.tensors[tensor]
         identity = graph.node.add(
             name=take(f"tfaot/output_{index}", taken), op="Identity", input=[tensor.removesuffix(":0")]
         )
-        identity.attr["T"].CopyFrom(type_attribute(known.dtype))
-        results.append(Edge(f"{identity.name}:0", f"output_{index}", known.dtype, known.shape))
+        identity.attr["T"].CopyFrom(type_attribute(own.dtype))
+        results.append(Edge(f"{identity.name}:0", f"output_{index}", own.dtype, own.shape))
     for edge in edges:
         add_placeholder(graph, tensor_name(edge.name)[0], edge.dtype, edge.shape)
     names = [tensor_name(edge.name)[0] for edge in results]
@@ -250,7 +250,7 @@ def _part(
         for tensor in (*tensors, *outputs)
         if tensor in nodes.rows and nodes.rows[tensor].axis == 0
     }
-    places = {place: given for place, given in enumerate(inputs) if isinstance(given, Sample)}
+    places = {place: source for place, source in enumerate(inputs) if isinstance(source, Sample)}
     return Part(cluster, call, function, tensors, places, tuple(outputs), rows)
 
 

@@ -38,11 +38,11 @@ class Whole:
 
     def handles(self) -> dict[str, str]:
         """Returns the first node of each variable."""
-        found: dict[str, str] = {}
+        first: dict[str, str] = {}
         for node in self.graph.node:
             if node.op == "VarHandleOp":
-                found.setdefault(node.attr["shared_name"].s.decode(), node.name)
-        return {name: found[name] for name in sorted(found) if name in self.variables}
+                first.setdefault(node.attr["shared_name"].s.decode(), node.name)
+        return {name: first[name] for name in sorted(first) if name in self.variables}
 
 
 class Running:

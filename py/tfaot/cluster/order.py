@@ -121,10 +121,10 @@ class Merging:
             self._rank[node] = rank
 
     def _reached(self, start: int, edges: Sequence[set[int]], within: Callable[[int], bool]) -> set[int]:
-        found, pending = {start}, [start]
+        reached, pending = {start}, [start]
         while pending:
             for node in edges[pending.pop()]:
-                if node not in found and within(self._rank[node]):
-                    found.add(node)
+                if node not in reached and within(self._rank[node]):
+                    reached.add(node)
                     pending.append(node)
-        return found
+        return reached

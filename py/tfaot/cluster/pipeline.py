@@ -172,10 +172,10 @@ class _Maker:
         node, port = tensor_name(name)
         if node in self._calls:
             name = self._made.parts[self._calls[node]].outputs[port]
-        found = self._nodes.tensors.get(canonical(name))
-        if found is None or found.dtype not in dtypes.BY_ENUM or complete(found.shape) is None:
+        tensor = self._nodes.tensors.get(canonical(name))
+        if tensor is None or tensor.dtype not in dtypes.BY_ENUM or complete(tensor.shape) is None:
             return None
-        return found
+        return tensor
 
     def _classify(self) -> None:
         """Says what each node is: one pass, because operands come first but for calls, which hosts don't depend on here."""
@@ -307,9 +307,9 @@ class _Maker:
         )
 
     def _must(self, tensor: str) -> Tensor:
-        found = self._tensor(tensor)
-        assert found is not None, tensor
-        return found
+        known_tensor = self._tensor(tensor)
+        assert known_tensor is not None, tensor
+        return known_tensor
 
     def _at(self, tensor: str) -> Place:
         """Returns where a tensor's values are, with the tensor's own shape."""
@@ -330,10 +330,10 @@ class _Maker:
             ):
                 changed |= merging.merge(first, second)
             together = [edge for edge in together if merging.find(edge[0]) != merging.find(edge[1])]
-        found: dict[int, list[str]] = defaultdict(list)
-        for number in sorted(range(len(order)), key=lambda each: (merging.rank(each), each)):
-            found[merging.find(number)].append(order[number])
-        return list(found.values())
+        groups: dict[int, list[str]] = defaultdict(list)
+        for number in sorted(range(len(order)), key=lambda node: (merging.rank(node), node)):
+            groups[merging.find(number)].append(order[number])
+        return list(groups.values())
 
     def _uses(self, position: Mapping[str, int], end: int) -> dict[str, int]:
         """Returns the tensors that need memory, and the last step that reads each."""
@@ -363,13 +363,13 @@ class _Maker:
         return uses
 
     def _writes(self) -> dict[str, str]:
-        found = {}
+        writes = {}
         for node in self._graph.node:
             kind = self._kinds[node.name]
             names = [self._handles[name] for operand in node.input if (name := producer(operand)) in self._handles]
             if names and (kind == "write" or (kind == "host" and node.op not in READS)):
-                found[node.name] = names[0]
-        return found
+                writes[node.name] = names[0]
+        return writes
 
     def _constant(self, node: node_def_pb2.NodeDef) -> Array:
         if node.op != "Const":
@@ -392,8 +392,8 @@ class _Maker:
         apart: dict[str, None] = {}
         gives: dict[str, None] = {}
         inside = set(group)
-        for node in (self._by_name[each] for each in group):
-            for operand in [each for each in node.input if not each.startswith("^")]:
+        for node in (self._by_name[name] for name in group):
+            for operand in [operand for operand in node.input if not operand.startswith("^")]:
                 source, port = tensor_name(operand)
                 if source in inside or self._kinds[source] == "known":
                     continue
@@ -418,11 +418,15 @@ class _Maker:
                 arguments[tensor] = Argument(shown, original, self._places[tensor], True)
         for node in self._graph.node:
             data = [operand for operand in node.input if node.name not in inside and not operand.startswith("^")]
-            gives |= {canonical(each): None for each in data if producer(each) in inside and self._tensor(each) is None}
+            gives |= {
+                canonical(operand): None
+                for operand in data
+                if producer(operand) in inside and self._tensor(operand) is None
+            }
         for edge, now in zip(self._outputs, self._made.outputs, strict=True):
             if producer(now.name) in inside and self._tensor(now.name) is None:
                 gives[edge.label] = None
-        ops = Counter(self._by_name[each].op for each in group)
+        ops = Counter(self._by_name[name].op for name in group)
         return Host(
             name,
             tuple(group),
@@ -442,19 +446,19 @@ class _Maker:
         return f"{node}_{number}" if number else node, original
 
     def _bound(self) -> list[Bound]:
-        found = []
+        bounds = []
         for index, part in enumerate(self._made.parts):
             call = self._by_name.get(part.node)
             if call is None:
                 continue
             data = [operand for operand in call.input if not operand.startswith("^")]
-            found += [Bound(index, port, True, self._at(operand)) for port, operand in enumerate(data)]
-            found += [
+            bounds += [Bound(index, port, True, self._at(operand)) for port, operand in enumerate(data)]
+            bounds += [
                 Bound(index, port, False, self._places[tensor])
                 for port in range(len(part.outputs))
                 if (tensor := f"{part.node}:{port}") in self._places
             ]
-        return found
+        return bounds
 
 
 def _enum(value: Array) -> int:

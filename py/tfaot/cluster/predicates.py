@@ -42,39 +42,41 @@ def predicates(order: Sequence[node_def_pb2.NodeDef]) -> Mapping[str, Predicate]
     """
     apart: set[tuple[str, ...]] = set()
     while True:
-        found = _assuming(order, apart)
+        predicates = _assuming(order, apart)
         # A loop's variables arrive together in a step if they did in the one before.
         ways: dict[tuple[str, ...], set[Predicate]] = {}
         for node in order:
             if node.op in ("NextIteration", "RefNextIteration"):
-                ways.setdefault(found[node.name].frame, set()).add(found[node.name])
+                ways.setdefault(predicates[node.name].frame, set()).add(predicates[node.name])
         wrong = {frame for frame, facts in ways.items() if len(facts) > 1} - apart
         if not wrong:
-            return found
+            return predicates
         apart |= wrong
 
 
 def _assuming(order: Sequence[node_def_pb2.NodeDef], apart: Collection[tuple[str, ...]]) -> dict[str, Predicate]:
     """Returns when each node runs, if the variables of all loops but some arrive together in each step."""
     nodes = {node.name: node for node in order}
-    found: dict[str, Predicate] = {}
+    predicates: dict[str, Predicate] = {}
     for node in order:
-        inputs = [_of_edge(nodes, found, operand) for operand in node.input]
-        found[node.name] = _of(node, [each for each in inputs if each is not None], None in inputs, apart)
-    return found
+        inputs = [_of_edge(nodes, predicates, operand) for operand in node.input]
+        predicates[node.name] = _of(
+            node, [predicate for predicate in inputs if predicate is not None], None in inputs, apart
+        )
+    return predicates
 
 
 def _of_edge(
-    nodes: Mapping[str, node_def_pb2.NodeDef], found: Mapping[str, Predicate], operand: str
+    nodes: Mapping[str, node_def_pb2.NodeDef], predicates: Mapping[str, Predicate], operand: str
 ) -> Predicate | None:
     """Returns when a tensor arrives; None if it comes from a loop's previous step."""
     name, port = tensor_name(operand)
     node = nodes.get(name)
     if node is None:
         return ALWAYS
-    if name not in found:
+    if name not in predicates:
         return None
-    result = found[name]
+    result = predicates[name]
     if node.op in ("Switch", "RefSwitch") and port >= 0:
         return Predicate(result.frame, result.facts | {(_source(nodes, node.input[1]), port == 1)})
     return result
@@ -92,8 +94,8 @@ def _of(
     node: node_def_pb2.NodeDef, inputs: Sequence[Predicate], looping: bool, apart: Collection[tuple[str, ...]]
 ) -> Predicate:
     together = ALWAYS
-    for each in inputs:
-        together = together.both(each)
+    for predicate in inputs:
+        together = together.both(predicate)
     if node.op in ("Enter", "RefEnter"):
         return Predicate((*together.frame, node.attr["frame_name"].s.decode()), together.facts)
     if node.op in ("Exit", "RefExit"):
@@ -103,7 +105,7 @@ def _of(
         if looping:
             step = node.name if together.frame in apart else str(together.frame)
             return Predicate(together.frame, together.facts | {(step, True)})
-        return Predicate(together.frame, _either(node.name, [each.facts for each in inputs]))
+        return Predicate(together.frame, _either(node.name, [predicate.facts for predicate in inputs]))
     return together
 
 

@@ -67,7 +67,7 @@ def forward(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], fetched: C
         if (name := variable(node, "ReadVariableOp")) is None:
             continue
         earlier = [write for write in writers[name] if before(write, node.name)]
-        last = [write for write in earlier if all(each == write or before(each, write) for each in earlier)]
+        last = [write for write in earlier if all(other == write or before(other, write) for other in earlier)]
         if last and variable(nodes[last[0]], "AssignVariableOp") == name:
             values[node.name] = nodes[last[0]].input[1]
     _wait_only(graph, dict.fromkeys(values, ()), fetched)
@@ -130,17 +130,17 @@ def _ends(
     """Returns the first nodes behind a read whose place in the order matters: outputs, effects, and what decides what runs."""
     if start in fetched:
         return [start]
-    found, seen, pending = [], {start}, [start]
+    first, seen, pending = [], {start}, [start]
     while pending:
         for user in users[pending.pop()]:
             if user.name in seen:
                 continue
             seen.add(user.name)
             if user.name not in reads and (user.name in fetched or user.op in CONTROL_FLOW_V1 or has_effects(user.op)):
-                found.append(user.name)
+                first.append(user.name)
             else:
                 pending.append(user.name)
-    return found
+    return first
 
 
 def share_reads(graph: graph_pb2.GraphDef, fetched: Collection[str]) -> None:
@@ -171,15 +171,15 @@ def accesses(graph: graph_pb2.GraphDef) -> tuple[dict[str, frozenset[str]], dict
         if node.op == "VarHandleOp":
             handles[node.name] = frozenset({node.attr["shared_name"].s.decode()})
             continue
-        given = [
+        taken = [
             handles[name] for operand in node.input if (name := producer(operand)) in handles and operand[0] != "^"
         ]
-        if not given:
+        if not taken:
             continue
         if node.op in FORWARDS or node.op in BRANCHING or node.op in IDENTITIES:
-            handles[node.name] = frozenset().union(*given)
+            handles[node.name] = frozenset().union(*taken)
         elif node.op not in READS:
-            for name in frozenset().union(*given):
+            for name in frozenset().union(*taken):
                 writers[name].append(node.name)
     return handles, writers
 
@@ -189,14 +189,14 @@ class Before:
 
     def __init__(self, graph: graph_pb2.GraphDef, writers: Mapping[str, Sequence[str]]) -> None:
         """Takes a graph whose nodes are in order, but for the ways back of loops."""
-        self._bits = {name: 1 << bit for bit, name in enumerate({name for each in writers.values() for name in each})}
+        self._bits = {name: 1 << bit for bit, name in enumerate({name for names in writers.values() for name in names})}
         self._found: dict[str, int] = {}
         for node in graph.node:
-            found = 0
+            bits = 0
             for operand in node.input:
                 name = producer(operand)
-                found |= self._found.get(name, 0) | self._bits.get(name, 0)
-            self._found[node.name] = found
+                bits |= self._found.get(name, 0) | self._bits.get(name, 0)
+            self._found[node.name] = bits
 
     def __call__(self, write: str, node: str) -> bool:
         """Returns whether a write ends before a node starts."""

@@ -37,24 +37,24 @@ def record(
     wanted += list(reads.values())
     wanted += [argument.tensor for host in pipeline.hosts for argument in host.arguments if argument.tensor]
     goldens: dict[str, Array] = {}
-    for step, given in enumerate(steps):
+    for step, values_of_inputs in enumerate(steps):
         before = running.variables()
-        found = dict(zip(wanted, running.inside(wanted, given), strict=True))
-        found |= {canonical(edge.name): value for edge, value in zip(inputs, given, strict=True)}
+        recorded = dict(zip(wanted, running.inside(wanted, values_of_inputs), strict=True))
+        recorded |= {canonical(edge.name): value for edge, value in zip(inputs, values_of_inputs, strict=True)}
         after = running.variables()
         prefix = f"step{step}"
         if step:
             for name, _ in pipeline.variables:
                 goldens |= _fed(f"{prefix}/before/{name}", before[name])
         for edge, _ in pipeline.inputs:
-            goldens |= _fed(f"{prefix}/input/{edge.label}", found[canonical(edge.name)])
+            goldens |= _fed(f"{prefix}/input/{edge.label}", recorded[canonical(edge.name)])
         for host in pipeline.hosts:
             for argument in host.arguments:
                 tensor = argument.tensor or reads[host.name, argument.label]
                 name = f"{prefix}/{host.name}/{argument.label}"
-                goldens |= _fed(name, found[tensor]) if argument.written else dict(_checked(name, found[tensor]))
+                goldens |= _fed(name, recorded[tensor]) if argument.written else dict(_checked(name, recorded[tensor]))
         for edge, _ in pipeline.outputs:
-            goldens |= dict(_checked(f"{prefix}/output/{edge.label}", found[canonical(edge.name)]))
+            goldens |= dict(_checked(f"{prefix}/output/{edge.label}", recorded[canonical(edge.name)]))
         for name, _ in pipeline.variables:
             goldens |= dict(_checked(f"{prefix}/after/{name}", after[name]))
     return goldens | {"unverified/size": np.array(0, np.uint64)}

@@ -129,8 +129,8 @@ class Sample:
     def interpolate(self, graph: graph_pb2.GraphDef, weights: Sequence[str]) -> None:
         """Replaces the resize by what computes its result from the sample, in a cluster's graph."""
         scope = Scope.graph(graph)
-        node = next(each for each in graph.node if each.name == self.resize)
-        given = node.attr["T"].type
+        node = next(candidate for candidate in graph.node if candidate.name == self.resize)
+        dtype = node.attr["T"].type
         if self.nearest:
             replace(node, "Identity", node.input[:1], {"T": node.attr["T"]})
             return
@@ -152,8 +152,8 @@ class Sample:
             return first, add("Mul", [difference, weight], {"T": _FLOAT})
 
         pixels = node.input[0]
-        if given != _FLOAT:
-            pixels = add("Cast", [pixels], {"SrcT": given, "DstT": _FLOAT})
+        if dtype != _FLOAT:
+            pixels = add("Cast", [pixels], {"SrcT": dtype, "DstT": _FLOAT})
         down, across = (
             add("Reshape", [weight, constant(shape)], {"T": _FLOAT, "Tshape": _INDEX})
             for weight, shape in zip(weights, ([1, -1, 1, 1], [1, 1, -1, 1]), strict=True)
@@ -181,7 +181,7 @@ def find(
     """
     nodes = {node.name: node for node in graph.node}
     users = Counter(producer(operand) for node in graph.node for operand in node.input) + Counter(fetched)
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     for node in graph.node:
         if node.op not in RESIZES or node.name not in could:
             continue
@@ -199,8 +199,8 @@ def find(
         path = path if _fits(tensors[path[0][1]]) else path[1:]
         if path:
             height, width = map(int, size)
-            found[node.name] = Sample(tuple(path), (height, width), node.op != "ResizeBilinear", half, corners)
-    return found
+            samples[node.name] = Sample(tuple(path), (height, width), node.op != "ResizeBilinear", half, corners)
+    return samples
 
 
 def _fits(tensor: Tensor) -> bool:

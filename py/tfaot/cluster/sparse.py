@@ -60,21 +60,23 @@ def densify(
     before = Before(graph, writers)
     nodes = {node.name: node for node in graph.node}
     rewriting = _Rewriting(graph, nodes, tensors)
-    found: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    rewritten: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for node in list(graph.node):
         if node.op not in ROWS or node.name in kept or when[node.name] != ALWAYS:
             continue
         handle = nodes[producer(node.input[0])]
         names = handles.get(handle.name, frozenset())
         shape = declared(handle)
-        dense = any(nodes[each].op in _DENSE and before(each, node.name) for name in names for each in writers[name])
+        dense = any(
+            nodes[writer].op in _DENSE and before(writer, node.name) for name in names for writer in writers[name]
+        )
         dtype = dtypes.BY_ENUM.get(node.attr["dtype"].type)
         if not dense or not shape or dtype is None or not dtype.floating:
             continue
         if (sums := rewriting.sums(node, shape)) is not None:
             replace(node, ROWS[node.op], [node.input[0], sums.operand], {"dtype": node.attr["dtype"]})
-            found[node.name] = sums.stands
-    return found
+            rewritten[node.name] = sums.stands
+    return rewritten
 
 
 def declared(handle: node_def_pb2.NodeDef) -> tuple[int, ...] | None:
@@ -112,7 +114,7 @@ class _Rewriting:
 
     def _keeps_shape(self, node: node_def_pb2.NodeDef) -> bool:
         """Returns whether a Reshape returns the shape that it takes, because all dimensions but the first are the same."""
-        first, second = (self._shape(each) for each in (node.input[0], node.name))
+        first, second = (self._shape(name) for name in (node.input[0], node.name))
         return bool(first and second and static(first[1:]) and first[1:] == second[1:])
 
     def _shape(self, operand: str) -> Shape:
@@ -154,7 +156,7 @@ class _Rewriting:
         """Returns whether an operand is a scalar that makes zero from zero: a finite constant, or a difference of two."""
         node = self._nodes[producer(operand)]
         if node.op == "Sub" and self._shape(operand) == ():
-            return all(self._is_factor(each) for each in node.input[:2])
+            return all(self._is_factor(operand) for operand in node.input[:2])
         value = constant_of(self._nodes, operand)
         return value is not None and value.shape == () and math.isfinite(float(value))
 

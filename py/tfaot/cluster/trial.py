@@ -54,10 +54,10 @@ def _aside(part: Part) -> dict[str, str]:
     """Returns the nodes at a cluster's edge whose tensors there don't have their rows in the first dimension."""
     if not part.inputs:
         return dict.fromkeys(part.cluster.nodes, "it has rows, and takes none")
-    found = {}
+    reasons = {}
     for tensor, edge in zip(part.outputs, part.function.outputs, strict=True):
         if not _is_first(part, tensor, edge.shape):
-            found[producer(tensor)] = _ASIDE if None in (edge.shape or ()) else "it combines the rows of a batch"
+            reasons[producer(tensor)] = _ASIDE if None in (edge.shape or ()) else "it combines the rows of a batch"
     wrong = {
         tensor_name(edge.name)[0]
         for tensor, edge in zip(part.inputs, part.function.inputs, strict=True)
@@ -66,8 +66,8 @@ def _aside(part: Part) -> dict[str, str]:
     inside = set(part.cluster.nodes)
     for node in part.function.graph.node if wrong else ():
         if node.name in inside and any(producer(operand) in wrong for operand in node.input):
-            found[node.name] = _ASIDE
-    return found
+            reasons[node.name] = _ASIDE
+    return reasons
 
 
 def _is_first(part: Part, tensor: str, shape: Any) -> bool:
@@ -99,5 +99,5 @@ def blamed(message: str, nodes: Collection[str]) -> Mapping[str, str]:
     """Returns the nodes of a cluster that an error of XLA names, or else all, with its first lines."""
     text = " ".join(message.partition("\n\nStack trace")[0].split())[:_FIRST]
     named = set(re.findall(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*", message))
-    found = [name for name in nodes if name in named] or list(nodes)
-    return dict.fromkeys(found, f"XLA refuses it: {text}")
+    blamed = [name for name in nodes if name in named] or list(nodes)
+    return dict.fromkeys(blamed, f"XLA refuses it: {text}")

@@ -28,8 +28,8 @@ class _Value:
     constant: Callable[[float], str]
 
     def _do(self, op: str, *operands: _Value | float) -> _Value:
-        given = [each.operand if isinstance(each, _Value) else self.constant(each) for each in operands]
-        return dataclasses.replace(self, operand=self.add(op, given))
+        names = [operand.operand if isinstance(operand, _Value) else self.constant(operand) for operand in operands]
+        return dataclasses.replace(self, operand=self.add(op, names))
 
     def __add__(self, other: _Value) -> _Value:
         return self._do("AddV2", self, other)
@@ -71,37 +71,37 @@ _Formula = Callable[[Sequence[_Value], bool], Sequence[_Value]]
 """Given a node's operands, with values for variables, and its flag: the new values of the first of them."""
 
 
-def _add(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
-    variable, delta = given
+def _add(operands: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, delta = operands
     return [variable + delta]
 
 
-def _subtract(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
-    variable, delta = given
+def _subtract(operands: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, delta = operands
     return [variable - delta]
 
 
-def _descend(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
-    variable, rate, gradient = given
+def _descend(operands: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, rate, gradient = operands
     return [variable - gradient * rate]
 
 
-def _momentum(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
-    variable, sums, rate, gradient, momentum = given
+def _momentum(operands: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, sums, rate, gradient, momentum = operands
     sums = sums * momentum + gradient
     if nesterov:
         return [variable - (gradient * rate + sums * momentum * rate), sums]
     return [variable - sums * rate, sums]
 
 
-def _keras_momentum(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
-    variable, sums, rate, gradient, momentum = given
+def _keras_momentum(operands: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, sums, rate, gradient, momentum = operands
     sums = sums * momentum - gradient * rate
     return [variable + sums * momentum - gradient * rate if nesterov else variable + sums, sums]
 
 
-def _adam(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
-    variable, mean, spread, power1, power2, rate, beta1, beta2, epsilon, gradient = given
+def _adam(operands: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, mean, spread, power1, power2, rate, beta1, beta2, epsilon, gradient = operands
     rate = rate * (1.0 - power2).sqrt() / (1.0 - power1)
     mean = mean + (gradient - mean) * (1.0 - beta1)
     spread = spread + (gradient.square() - spread) * (1.0 - beta2)
@@ -109,16 +109,16 @@ def _adam(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
     return [variable - step * rate / (spread.sqrt() + epsilon), mean, spread]
 
 
-def _adagrad(given: Sequence[_Value], sums_too: bool) -> Sequence[_Value]:
-    variable, sums, rate, *epsilon, gradient = given
+def _adagrad(operands: Sequence[_Value], sums_too: bool) -> Sequence[_Value]:
+    variable, sums, rate, *epsilon, gradient = operands
     if sums_too:
         sums = sums + gradient.square()
     root = sums.sqrt() + epsilon[0] if epsilon else sums.sqrt()
     return [variable - gradient * rate / root, sums]
 
 
-def _rms(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
-    variable, spread, sums, rate, decay, momentum, epsilon, gradient = given
+def _rms(operands: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, spread, sums, rate, decay, momentum, epsilon, gradient = operands
     spread = spread + (gradient.square() - spread) * (1.0 - decay)
     sums = sums * momentum + gradient * rate / (spread + epsilon).sqrt()
     return [variable - sums, spread, sums]
@@ -175,10 +175,15 @@ def spell_out(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], kept: Co
         if dtype is None or not dtype.floating or not all(name and len(name) == 1 for name in names):
             continue
         others = [
-            [other for each in name or () for other in writers[each] if other != node.name and before(other, node.name)]
+            [
+                other
+                for variable in name or ()
+                for other in writers[variable]
+                if other != node.name and before(other, node.name)
+            ]
             for name in names
         ]
-        if all(when[other] == ALWAYS for each in others for other in each):
+        if all(when[other] == ALWAYS for nodes_of_one in others for other in nodes_of_one):
             waits[node.name] = others
     scope = Scope.graph(graph)
     return {name: _spell(scope, nodes[name], others) for name, others in waits.items()}

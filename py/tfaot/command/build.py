@@ -384,7 +384,7 @@ def check_tested(platform: str, *, untested: bool) -> None:
         return
     raise TfaotError(
         f"models would be compiled for {platforms[platform].title}, where nobody has run one yet",
-        exists="tested are " + ", ".join(name for name, each in platforms.items() if each.tested),
+        exists="tested are " + ", ".join(name for name, described in platforms.items() if described.tested),
         do="give one of these, or try it with --untested-platforms",
     )
 
@@ -399,19 +399,21 @@ def levels(values: Mapping[str, Any], platform: str) -> list[str]:
     if platform not in platforms:
         raise TfaotError(
             f"models can't be compiled for the platform {platform}",
-            exists=", ".join(f"{name} ({each.title})" for name, each in platforms.items() if each.tested),
+            exists=", ".join(
+                f"{name} ({described.title})" for name, described in platforms.items() if described.tested
+            ),
             do="give one of these: --platform " + next(iter(platforms)),
         )
-    known = platforms[platform].levels
+    possible = platforms[platform].levels
     default = starlark.execute(RULES, "runtime/copts.bzl")["DEFAULT_LEVEL"]
-    given = values["cpu"]
-    found = platforms[platform].defaults if not given or given == [default] else given
-    for level in found:
-        others = [name for name, each in platforms.items() if level in each.levels and each.tested]
-        if level not in known:
+    asked = values["cpu"]
+    chosen = platforms[platform].defaults if not asked or asked == [default] else asked
+    for level in chosen:
+        others = [name for name, described in platforms.items() if level in described.levels and described.tested]
+        if level not in possible:
             raise TfaotError(
                 f"{level} isn't a CPU level" + (f" of {platforms[platform].title}" if others else ""),
-                exists=", ".join(known),
+                exists=", ".join(possible),
                 do="name one or more of these" + "".join(f", or give --platform {name}" for name in others),
             )
-    return [level for level in known if level in found]
+    return [level for level in possible if level in chosen]

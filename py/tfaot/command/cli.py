@@ -40,9 +40,9 @@ def _command(name: str) -> Callable[[_Function], _Function]:
     def declare(function: _Function) -> _Function:
         made = options.options(command.rule)
 
-        def call(source: str, **given: Any) -> None:
-            values = {each.field.name: each.read(given.pop(each.field.name)) for each in made}
-            function({**values, "source": source}, **given)
+        def call(source: str, **parsed: Any) -> None:
+            values = {option.field.name: option.read(parsed.pop(option.field.name)) for option in made}
+            function({**values, "source": source}, **parsed)
 
         parameters = [
             click.Argument(["source"], metavar="MODEL"),
@@ -201,8 +201,8 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
                 )
             return done.stdout
 
-        found = profile.measure(run, seconds=seconds, cpu=core, passes=build.passes)
-    click.echo("\n".join(found))
+        lines = profile.measure(run, seconds=seconds, cpu=core, passes=build.passes)
+    click.echo("\n".join(lines))
 
 
 @_command("hlo")

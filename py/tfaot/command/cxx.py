@@ -80,14 +80,14 @@ def _compiler(names: Sequence[str]) -> list[str]:
             f"there is no C++ compiler {named[0]!r}, which the environment variable CXX names",
             do="set CXX to a compiler with C++17, or unset it to use " + listed(names),
         )
-    found = named or [name for name in names if shutil.which(name)][:1]
-    if not found:
+    compilers = named or [name for name in names if shutil.which(name)][:1]
+    if not compilers:
         raise TfaotError(
             "there is no C++ compiler",
             exists=f"PATH has none of {listed(names)}, and CXX isn't set",
             do="install gcc or clang with C++17, or set CXX to a compiler",
         )
-    return found
+    return compilers
 
 
 def compile_all(compiler: Sequence[str], sources: Sequence[Source]) -> None:
@@ -107,8 +107,8 @@ def compile_all(compiler: Sequence[str], sources: Sequence[Source]) -> None:
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         waiting = [pool.submit(one, source) for source in sources]
         try:
-            for each in concurrent.futures.as_completed(waiting):
-                each.result()
+            for future in concurrent.futures.as_completed(waiting):
+                future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -18,7 +18,7 @@ def lines(path: str) -> list[str]:
       TfaotError: it is none of these.
     """
     files = _read(Path(path))
-    (where, text) = next((each for each in files.items() if each[0].endswith("model.json")), ("", ""))
+    (where, text) = next((file for file in files.items() if file[0].endswith("model.json")), ("", ""))
     if not where:
         raise TfaotError(
             f"{path} isn't a package",
@@ -26,20 +26,20 @@ def lines(path: str) -> list[str]:
             do="name the folder that tfaot compile wrote, an archive of NAME_package, or a model.json",
         )
     manifest = Manifest.from_json(text, path=where)
-    found = [f"{manifest.cpp_class}, made with TensorFlow {manifest.tensorflow}"]
+    lines = [f"{manifest.cpp_class}, made with TensorFlow {manifest.tensorflow}"]
     for entry in manifest.entry_points:
-        found.append(f"{entry.cpp_name}()")
-        found += _table("input", entry.inputs) + _table("output", entry.outputs)
+        lines.append(f"{entry.cpp_name}()")
+        lines += _table("input", entry.inputs) + _table("output", entry.outputs)
         if entry.batch_sizes:
-            found.append(f"  compiled for batches of {', '.join(map(str, entry.batch_sizes))}")
+            lines.append(f"  compiled for batches of {', '.join(map(str, entry.batch_sizes))}")
     size = sum(variable.bytes for variable in manifest.variables)
     written = sum(variable.written for variable in manifest.variables)
-    found.append(f"{len(manifest.variables)} variables of {size:,} bytes, {written} of them written")
-    found.append(f"{len(manifest.frozen)} variables are constants of the code")
+    lines.append(f"{len(manifest.variables)} variables of {size:,} bytes, {written} of them written")
+    lines.append(f"{len(manifest.frozen)} variables are constants of the code")
     builds = [json.loads(text) for name, text in sorted(files.items()) if name.endswith(".fingerprint.json")]
     for build in builds[:1]:
-        found.append(f"rules_tfaot {build['rules']}, for {', '.join(build['isa'])}, fingerprint {build['fingerprint']}")
-    return found
+        lines.append(f"rules_tfaot {build['rules']}, for {', '.join(build['isa'])}, fingerprint {build['fingerprint']}")
+    return lines
 
 
 def _table(what: str, tensors: Iterable[Tensor]) -> list[str]:
@@ -50,14 +50,14 @@ def _read(path: Path) -> dict[str, str]:
     """Returns the JSON files of a package, by name."""
     try:
         if path.is_dir():
-            found = [*path.glob("share/*/*.json"), *path.glob("*.model.json")]
-            return {each.name: each.read_text(encoding="utf-8") for each in found}
+            paths = [*path.glob("share/*/*.json"), *path.glob("*.model.json")]
+            return {file.name: file.read_text(encoding="utf-8") for file in paths}
         if path.name.endswith(".json"):
             return {"model.json": path.read_text(encoding="utf-8")}
         if path.is_file():
             with tarfile.open(path) as archive:
-                members = [each for each in archive if each.isfile() and each.name.endswith(".json")]
-                read = [(PurePosixPath(each.name).name, archive.extractfile(each)) for each in members]
+                members = [member for member in archive if member.isfile() and member.name.endswith(".json")]
+                read = [(PurePosixPath(member.name).name, archive.extractfile(member)) for member in members]
                 return {name: file.read().decode() for name, file in read if file is not None}
     except (tarfile.TarError, UnicodeDecodeError):
         pass

@@ -90,17 +90,17 @@ class Option:
         text = (doc[0].upper() + doc[1:]).rstrip(".").replace("`", "") + "."
         return text + (" Can be repeated." if self.many else "")
 
-    def read(self, given: Any) -> Any:
+    def read(self, parsed: Any) -> Any:
         """Returns an attribute's value from what click parsed."""
         if not self.many:
-            return given
-        if not given:
+            return parsed
+        if not parsed:
             return self.default
         if not self.pairs:
-            return [self._number(text) for text in given] if "int" in self.field.type else list(given)
+            return [self._number(text) for text in parsed] if "int" in self.field.type else list(parsed)
         if self.field.type.startswith(_FILE_OR):
-            given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
-        pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
+            parsed = [text if "=" in text else f"file={text}" for text in parsed]  # a label alone is a file
+        pairs = [_pair(self.flag, text, optional=" or dict" in self.field.type) for text in parsed]
         if "list]" not in self.field.type:
             return dict(pairs)
         sizes = {name: value.replace("None", "?") for name, value in pairs}
@@ -298,7 +298,7 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             "--state applies only to Python files with --framework jax",
             do="remove it; variables of TensorFlow are state by themselves, and tfaot.jax.export takes the state of its programs",
         )
-    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch")]
+    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch", "replicas")]
     for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
         if number is not None and int(number) < 1:
             raise TfaotError(f"--{name.replace('_', '-')} {number}: the number is less than 1", do="give 1 or more")

@@ -16,7 +16,7 @@ from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
-from tfaot.compile.program.thunks import header
+from tfaot.compile.program.thunks import collectives, header
 from tfaot.compile.program.thunks.compiled import Compiled, described
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.thunks.marked import placed
@@ -175,6 +175,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     for isa in functions:
         functions[isa], tables = placed(functions[isa], modules[isa], isa)
         roots |= tables
+    collectives.check(functions.values(), manifest.cpp_class)
     before = Compiled(
         functions=functions,
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()}
@@ -191,6 +192,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
     places |= after
+    compiled.change(collectives.overlapped)
     rendered = executor.render(
         compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )

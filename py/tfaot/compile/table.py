@@ -124,13 +124,7 @@ class Applied:
 
 
 def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> Applied:
-    """Applies passes to the part of a graph that an entry point needs.
-
-    Args:
-      graph: the graph of all entry points; stays unchanged.
-      config: the `tf2xla.Config` of one entry point, with its batch size filled in.
-      names: the names of the passes to apply. Those on compiled functions are ignored.
-    """
+    """Applies passes to the part of a graph, which stays unchanged, that the entry point of a `tf2xla.Config` needs."""
     program, lowered = program_for_xla(graph, config)
     places = run(program, names)
     missed = [
@@ -141,11 +135,7 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
 
 
 def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | None]:
-    """Runs the passes that rewrite this kind of subject, one after another.
-
-    Args:
-      subject: changed in place.
-      names: the names of the passes that are on.
+    """Runs those of some passes that rewrite this kind of subject, which changes.
 
     Returns:
       How many places each pass changed, by its name; None for a pass that is off.
@@ -173,13 +163,7 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
 def without_failures(
     work: Callable[[Collection[str]], Result], names: Collection[str], failed: dict[str, str]
 ) -> Result:
-    """Runs passes without those that raise an exception.
-
-    Args:
-      work: runs the passes that it is given. It starts over at each call.
-      names: the names of the passes that are on.
-      failed: gets what each pass that raises said, by its name. Such passes are left out.
-    """
+    """Runs passes without those that raise an exception, of which `failed` then has what they said."""
     while True:
         try:
             return work([name for name in names if name not in failed])

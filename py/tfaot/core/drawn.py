@@ -65,7 +65,7 @@ def draws(
       stored: the user's own inputs, by these names.
       ranges: the integers to draw from, by the inputs' TensorFlow names; by default, zeros and ones.
     """
-    found: dict[str, Draw] = {}
+    by_name: dict[str, Draw] = {}
     single: Counter[str] = Counter()
     for step, call in enumerate(manifest.calls):
         for index, tensor in enumerate(manifest.entry_point(call.entry_point).inputs):
@@ -76,8 +76,8 @@ def draws(
                     turn = single[tensor.name] % 3
                     single[tensor.name] += 1
                     span = (span, Range(span.high - 1, span.high), Range(span.low, span.low + 1))[turn]
-                found[name] = Draw((step + 1) << 32 | index, span.high - span.low, span.low)
-    return found
+                by_name[name] = Draw((step + 1) << 32 | index, span.high - span.low, span.low)
+    return by_name
 
 
 def variables(manifest: Manifest) -> dict[str, Draw]:
@@ -103,8 +103,10 @@ def filled(manifest: Manifest, goldens: Mapping[str, Array]) -> dict[str, Array]
     result: dict[str, Array] = {}
     feeds: dict[str, tuple[Call, Tensor]] = {}
     for step, call in enumerate(manifest.calls):
-        feeds |= {f"step{step}/{each.cpp_name}": (call, each) for each in manifest.entry_point(call.entry_point).inputs}
-        feeds |= {f"step{step}/{each.cpp_name}/before": (call, each) for each in manifest.variables}
+        feeds |= {
+            f"step{step}/{tensor.cpp_name}": (call, tensor) for tensor in manifest.entry_point(call.entry_point).inputs
+        }
+        feeds |= {f"step{step}/{variable.cpp_name}/before": (call, variable) for variable in manifest.variables}
     for name, value in goldens.items():
         fed = name.removesuffix(DRAWN)
         if fed == name:

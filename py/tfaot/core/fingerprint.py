@@ -87,12 +87,12 @@ class Stamp:
 
 def digest(*parts: str | bytes) -> str:
     """Returns 64 bits, as 16 hexadecimal digits, that depend on each part and on where one ends and the next starts."""
-    found = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(digest_size=8)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "little"))
-        found.update(data)
-    return found.hexdigest()
+        hasher.update(len(data).to_bytes(8, "little"))
+        hasher.update(data)
+    return hasher.hexdigest()
 
 
 def shapes(manifest: Manifest, inside: str) -> str:
@@ -171,9 +171,9 @@ def stamp(
 
 def of_value(value: Array) -> str:
     """Returns the SHA-256 of a variable's dtype, shape, and values in hexadecimal. Its name doesn't count."""
-    found = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
-    found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
-    return found.hexdigest()
+    hasher = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
+    hasher.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
+    return hasher.hexdigest()
 
 
 def of_values(values: Mapping[str, str]) -> str:

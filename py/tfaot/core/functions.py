@@ -53,9 +53,9 @@ def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
     Raises:
       TfaotError: the model has no such function.
     """
-    for found in _functions(manifest):
-        if (found.entry_point.name, found.batch) == (_name(manifest, entry_point), batch):
-            return found
+    for candidate in _functions(manifest):
+        if (candidate.entry_point.name, candidate.batch) == (_name(manifest, entry_point), batch):
+            return candidate
     raise _differs(manifest, [(entry_point, batch)])
 
 
@@ -69,11 +69,11 @@ def functions(manifest: Manifest, named: Sequence[tuple[str, int]]) -> tuple[Fun
     Raises:
       TfaotError: the model has other functions, or one is named twice.
     """
-    found = _functions(manifest)
-    keys = [(function.entry_point.name, function.batch) for function in found]
+    own = _functions(manifest)
+    keys = [(function.entry_point.name, function.batch) for function in own]
     if sorted((_name(manifest, entry_point), batch) for entry_point, batch in named) != sorted(keys):
         raise _differs(manifest, named)
-    return found
+    return own
 
 
 def _functions(manifest: Manifest) -> tuple[Function, ...]:
@@ -103,6 +103,6 @@ def _differs(manifest: Manifest, named: Sequence[tuple[str, int]]) -> TfaotError
 
     return TfaotError(
         f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",
-        exists="the manifest has " + shown([(each.entry_point.name, each.batch) for each in _functions(manifest)]),
+        exists="the manifest has " + shown([(own.entry_point.name, own.batch) for own in _functions(manifest)]),
         do="name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
     )

@@ -202,10 +202,10 @@ def tree(pid: int) -> list[int]:
     for name in _listing("/proc"):
         if name.isdigit() and (fields := _stat(f"/proc/{name}/stat")):
             children.setdefault(int(fields[1]), []).append(int(name))
-    found = [pid]
-    for process in found:
-        found += children.get(process, [])
-    return found
+    processes = [pid]
+    for process in processes:
+        processes += children.get(process, [])
+    return processes
 
 
 def _stat(path: str) -> list[str]:

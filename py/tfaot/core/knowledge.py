@@ -227,7 +227,7 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 
 NOT_AHEAD_OF_TIME: Mapping[str, str] = {
     **dict.fromkeys(
-        _words("CollectiveReduceV2 XlaAllReduce XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
+        _words("XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
     **dict.fromkeys(
@@ -242,7 +242,11 @@ _HOST = (
     "it calls Python, or other code of the host, at run time",
     "write it in TensorFlow ops, or move it out of the model to where you prepare its inputs",
 )
-_DEVICES = ("it talks to other devices", "compile the model for a single device, without a distribution strategy")
+_DEVICES = (
+    "it talks to other devices",
+    "reduce over replicas instead, which compiles (docs/guide/distributed.md): tf.distribute's all_reduce, or "
+    "tf.raw_ops.CollectiveReduceV2; or let your program exchange values between two entry points",
+)
 _INPUT = ("it belongs to an input pipeline", "move it out of the model to where you prepare its inputs")
 _RAGGED = (
     "it computes on ragged tensors",
@@ -282,7 +286,13 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
         r"Print|Summary|Logging",
         ("it writes to a log", "remove tf.print and the like, or return the value as an output"),
     ),
-    (r"FFT", ("XLA has no kernel for this Fourier transform", "replace it by a product with a constant matrix")),
+    (
+        r"FFT",
+        (
+            "TensorFlow itself has no CPU kernel for it",
+            "use tf.signal.fft, fft2d, or fft3d; tf.transpose makes axes the last",
+        ),
+    ),
     (
         r"Sparse|CSR",
         ("it computes on sparse tensors", "use dense tensors, or tf.gather and tf.math.unsorted_segment_sum"),
@@ -308,11 +318,8 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
 
 REWRITES: Mapping[str, str] = {
     "CTCLoss": "use tf.nn.ctc_loss with dense labels, logit_length, and label_length",
-    "LogMatrixDeterminant": "sum the logarithms of the absolute diagonal of tf.linalg.qr(matrix).r; for symmetric positive "
-    "matrices, tf.linalg.logdet computes it from tf.linalg.cholesky",
-    "MatrixDeterminant": "compute it from tf.linalg.qr or tf.linalg.cholesky, whose triangular factor has it on the diagonal",
-    "Lu": "use tf.linalg.qr, or tf.linalg.cholesky for symmetric matrices",
-    "MatrixLogarithm": "compute it from tf.linalg.eigh, for symmetric matrices",
+    "Eig": "use tf.linalg.eigh, for symmetric matrices: others need complex iterations, which the runtime lacks",
+    **dict.fromkeys(("MatrixLogarithm", "MatrixSquareRoot"), "compute it from tf.linalg.eigh, for symmetric matrices"),
     "SegmentSum": "use tf.math.unsorted_segment_sum with a constant num_segments",
     "SegmentMean": "use tf.math.unsorted_segment_sum, and divide by the counts",
     "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",
@@ -420,9 +427,9 @@ def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
         )
     if op in REWRITES:
         return next((why for pattern, (why, _) in FAMILIES if re.search(pattern, op)), _NO_KERNEL), REWRITES[op]
-    for pattern, found in FAMILIES:
+    for pattern, advice in FAMILIES:
         if re.search(pattern, op):
-            return found
+            return advice
     if any(arg.type == _STRING for arg in (*defined.input_arg, *defined.output_arg)):
         return _STRINGS
     return _NO_KERNEL, MOVE

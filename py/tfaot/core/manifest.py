@@ -216,6 +216,8 @@ class Manifest:
     fingerprints: Fingerprints
     weights: Weights = Weights("", 0.0, ())
     """Those that are stored in another dtype than the model's."""
+    replicas: int = 1
+    """How many instances run the model together, and exchange values in its collectives."""
 
     @property
     def written(self) -> tuple[Variable, ...]:
@@ -269,7 +271,7 @@ class Manifest:
             used = tuple(self.variables[use.variable] for use in entry.variables)
             result.append(tuple(variable for variable in used if variable.unset or (changed and variable.written)))
             changed = changed or bool(self.written_by(entry))
-        if sum(variable.bytes for variables in result for variable in variables) > RESTORED:
+        if self.replicas * sum(variable.bytes for variables in result for variable in variables) > RESTORED:
             return ((),) * len(self.calls)
         return tuple(result)
 

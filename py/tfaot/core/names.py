@@ -139,6 +139,7 @@ MEMBERS = frozenset(
         "kMaxBatch",
         "kTensors",
         "kVariables",
+        "set_collectives",
         "set_hooks",
         "set_thread_pool",
         "std",

@@ -198,16 +198,16 @@ def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:
     from tensorflow.core.framework import types_pb2
     from tensorflow.dtypes import as_dtype
 
-    found: list[tuple[str, dict[str, str]]] = []
+    unsupported: list[tuple[str, dict[str, str]]] = []
     kernels = r"[,:] (\w+) \(No registered '\w+' OpKernel[^()]*(?:\(OpKernel was found[^()]*\) Requested Attributes: ([^()]*))?"
     for op, attributes in re.findall(kernels, message):
         dtypes = {
             name: as_dtype(types_pb2.DataType.Value(dtype)).name
             for name, dtype in re.findall(r"(\w+)=(DT_\w+)", attributes)
         }
-        if (op, dtypes) not in found:
-            found.append((op, dtypes))
-    return found
+        if (op, dtypes) not in unsupported:
+            unsupported.append((op, dtypes))
+    return unsupported
 
 
 def _is(node: Any, op: str, dtypes: Mapping[str, str]) -> bool:
@@ -270,11 +270,11 @@ def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
       message: names nodes as `{{node NAME}}` or `[[NAME]]`.
       sources: `file:line` by node, `function/node` inside functions.
     """
-    found = []
+    located = []
     for name in _named(message):
         places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}
-        found += [f"{name!r} at {place}" for place in sorted(places)]
-    return found
+        located += [f"{name!r} at {place}" for place in sorted(places)]
+    return located
 
 
 def sources_of(request: Origin) -> dict[str, str]:

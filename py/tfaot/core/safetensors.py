@@ -54,17 +54,17 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], *, aligned: bool
     As many as possible then start at a multiple of `ALIGNMENT`, and a mapped file's memory can be used directly. The
     entries are returned in the given order, wherever they are placed.
     """
-    given = list(tensors)
-    sizes = [dtypes.BY_NAME[dtype].bytes * math.prod(shape) for _, dtype, shape in given]
-    order = list(range(len(given)))
+    entries = list(tensors)
+    sizes = [dtypes.BY_NAME[dtype].bytes * math.prod(shape) for _, dtype, shape in entries]
+    order = list(range(len(entries)))
     if aligned:
         order.sort(key=lambda index: sizes[index] % ALIGNMENT != 0)
-    offsets = [0] * len(given)
+    offsets = [0] * len(entries)
     end = 0
     for index in order:
         offsets[index] = end
         end += sizes[index]
-    return tuple(Entry(*tensor, offset, size) for tensor, offset, size in zip(given, offsets, sizes, strict=True))
+    return tuple(Entry(*tensor, offset, size) for tensor, offset, size in zip(entries, offsets, sizes, strict=True))
 
 
 def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: bool = False) -> tuple[Entry, ...]:

@@ -36,14 +36,14 @@ def command(workspace: Path) -> list[str]:
       TfaotError: there is none.
     """
     own = workspace / "bazelw"
-    for found in (
+    for command in (
         str(own) if os.access(own, os.X_OK) else None,
         os.environ.get("BAZEL"),
         shutil.which("bazel"),
         shutil.which("bazelisk"),
     ):
-        if found:
-            return [found]
+        if command:
+            return [command]
     raise TfaotError(
         f"{workspace} needs Bazel",
         exists="no bazelw in the workspace, no $BAZEL, and no bazel or bazelisk on PATH",
@@ -109,16 +109,18 @@ class Worktree:
           TfaotError: the repository has no such commit.
         """
         try:
-            found = _git(self.repository, "rev-parse", "--verify", "--quiet", "--end-of-options", commit + "^{commit}")
+            commit_id = _git(
+                self.repository, "rev-parse", "--verify", "--quiet", "--end-of-options", commit + "^{commit}"
+            )
         except TfaotError:
             raise TfaotError(
                 f"{commit!r} isn't a commit of {self.repository}",
                 exists="the latest are " + listed(_git(self.repository, "log", "-5", "--format=%h").split()),
                 do="name a commit, a branch, or a tag",
             ) from None
-        _git(self.top, "checkout", "--quiet", "--detach", "--force", found.strip())
+        _git(self.top, "checkout", "--quiet", "--detach", "--force", commit_id.strip())
         _git(self.top, "clean", "--quiet", "-ffdx")
-        return _git(self.repository, "log", "-1", "--format=%h (%s)", found.strip()).strip()
+        return _git(self.repository, "log", "-1", "--format=%h (%s)", commit_id.strip()).strip()
 
 
 @contextlib.contextmanager

@@ -58,26 +58,26 @@ def differences(old: Build, new: Build) -> tuple[Difference, ...]:
 
 def text(old: Build, new: Build) -> str:
     """Returns the whole explanation, as the tool prints it."""
-    found = differences(old, new)
-    names = [difference.component for difference in found]
-    known = [name for name in new.components if name in old.components]
+    differing = differences(old, new)
+    names = [difference.component for difference in differing]
+    shared = [name for name in new.components if name in old.components]
     lines = []
-    if found:
+    if differing:
         lines.append(f"These builds differ in {_and(names)}:")
-    elif len(known) == len(_ALWAYS):
+    elif len(shared) == len(_ALWAYS):
         lines.append("These builds are of the same model, as far as the export stage knows:")
     else:
         lines.append(f"These builds are the same, with the fingerprint {new.stamp and new.stamp.fingerprint}:")
     lines += [f"  old: {old.name}", f"  new: {new.name}"]
-    for difference in found:
+    for difference in differing:
         lines += ["", f"{difference.component}:"]
         lines += [f"  * {line}" for line in difference.lines[:SHOWN]]
         if len(difference.lines) > SHOWN:
             lines.append(f"  * and {len(difference.lines) - SHOWN} more")
     lines.append("")
-    if found and (same := [name for name in known if name not in names]):
+    if differing and (same := [name for name in shared if name not in names]):
         lines.append(f"The same in both: {_and(same)}.")
-    if len(known) == len(_ALWAYS):
+    if len(shared) == len(_ALWAYS):
         lines.append("Flags, the compiler, and CPU levels aren't compared, because NAME.fingerprint.json is missing.")
     lines += _apart(old, new)
     return "\n".join(lines).rstrip() + "\n"
@@ -146,8 +146,8 @@ def _graph(old: Build, new: Build) -> list[str]:
         elif not inside:
             lines.append(f"{new.shown(node.name)} ({node.proto.op}) calls a function that differs")
     lines += [f"{old.shown(node.name)} ({node.proto.op}) is gone" for node in lost]
-    known = {node.key for node in old.structure.nodes}
-    following = sum(node.key not in known for node in new.structure.nodes) - len(are)
+    earlier = {node.key for node in old.structure.nodes}
+    following = sum(node.key not in earlier for node in new.structure.nodes) - len(are)
     if lines and following > 0:
         lines.append(f"what follows from there differs, too: {_count(following, 'node')}")
     return lines or _connections(old, new)
@@ -170,11 +170,11 @@ def _function(name: str, build: Build) -> bool:
 def _roots(build: Build, other: Build) -> list[Node]:
     """Returns the nodes that the other build lacks although it has all that they are computed from."""
     own = {node.key for node in build.structure.nodes}
-    known = {node.key for node in other.structure.nodes}
+    others = {node.key for node in other.structure.nodes}
     return [
         node
         for node in build.structure.nodes
-        if node.key not in known and all(key in known for key in node.operands if key in own)
+        if node.key not in others and all(key in others for key in node.operands if key in own)
     ]
 
 
@@ -182,13 +182,13 @@ def _closest(node: Node, candidates: Sequence[Node], old: Build, new: Build) -> 
     """Returns the old node that a new one most likely was: by name, by operands, or by the line that made it."""
     place = new.sources.get(node.name)
     tests: tuple[Callable[[Node], bool], ...] = (
-        lambda each: each.name == node.name,
-        lambda each: each.operands == node.operands and each.proto.op == node.proto.op,
-        lambda each: each.operands == node.operands and bool(node.operands),
-        lambda each: bool(place) and old.sources.get(each.name) == place,
-        lambda each: each.proto.op == node.proto.op and _plain(each.name) == _plain(node.name),
+        lambda old_node: old_node.name == node.name,
+        lambda old_node: old_node.operands == node.operands and old_node.proto.op == node.proto.op,
+        lambda old_node: old_node.operands == node.operands and bool(node.operands),
+        lambda old_node: bool(place) and old.sources.get(old_node.name) == place,
+        lambda old_node: old_node.proto.op == node.proto.op and _plain(old_node.name) == _plain(node.name),
     )
-    return next((each for test in tests for each in candidates if test(each)), None)
+    return next((candidate for test in tests for candidate in candidates if test(candidate)), None)
 
 
 def _changes(before: Node, after: Node) -> list[str]:
@@ -351,11 +351,11 @@ def _shown(tensor: Tensor) -> str:
 
 
 def _tensors(manifest: Manifest) -> dict[tuple[str, str], Tensor]:
-    found: dict[tuple[str, str], Tensor] = {}
+    tensors: dict[tuple[str, str], Tensor] = {}
     for entry in manifest.entry_points:
-        found |= {("input", tensor.cpp_name): tensor for tensor in entry.inputs}
-        found |= {("output", tensor.cpp_name): tensor for tensor in entry.outputs}
-    return found | {("variable", variable.name): variable for variable in manifest.variables}
+        tensors |= {("input", tensor.cpp_name): tensor for tensor in entry.inputs}
+        tensors |= {("output", tensor.cpp_name): tensor for tensor in entry.outputs}
+    return tensors | {("variable", variable.name): variable for variable in manifest.variables}
 
 
 def _config(old: Build, new: Build) -> list[str]:

@@ -19,10 +19,10 @@ LARGE = 64 << 10
 
 def text(build: Build, *, changes: Sequence[str] = (), before: Build | None = None) -> str:
     """Returns what the tool prints about one build. The arguments are those of `findings`."""
-    found = findings(build, changes=changes, before=before)
-    if not found:
+    lines = findings(build, changes=changes, before=before)
+    if not lines:
         return f"{build.name} isn't specialized to anything that could be an input or a variable.\n"
-    return "\n".join([f"{build.name} is specialized to:", *(f"  * {line}" for line in found)]) + "\n"
+    return "\n".join([f"{build.name} is specialized to:", *(f"  * {line}" for line in lines)]) + "\n"
 
 
 def findings(build: Build, *, changes: Sequence[str] = (), before: Build | None = None) -> list[str]:
@@ -87,7 +87,7 @@ def _seeds(build: Build) -> list[str]:
     for node in build.structure.nodes:
         attributes = {key: node.proto.attr[key].i for key in ("seed", "seed2") if key in node.proto.attr}
         seeds = [f"{key} = {value}" for key, value in attributes.items() if value]
-        if seeds or any(_constant(each, node, nodes) for each in _seed_operands(node, nodes)):
+        if seeds or any(_constant(operand, node, nodes) for operand in _seed_operands(node, nodes)):
             shown = build.shown(node.name)
             lines[shown] = (
                 f"the seed of {shown}{' (' + ', '.join(seeds) + ')' if seeds else ''}, which is a constant: every "
@@ -119,8 +119,8 @@ def _constant(operand: str, node: Node, nodes: dict[str, Node]) -> bool:
         if name in seen:
             continue
         seen.add(name)
-        found = nodes.get(name)
-        if found is None or ops.has_effects(found.proto.op):
+        producer_node = nodes.get(name)
+        if producer_node is None or ops.has_effects(producer_node.proto.op):
             return False  # an input, an argument, a variable, or a random number
-        pending += [prefix + producer(each) for each in found.proto.input]
+        pending += [prefix + producer(operand) for operand in producer_node.proto.input]
     return True

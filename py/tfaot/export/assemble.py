@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.export.rewrites import bounded
+from tfaot.export.rewrites import bounded, vectors
 from tfaot.export.rewrites.lower import lowered
 from tfaot.export.traced import Edge, Function
 from tfaot.graph.names import tensor_name
@@ -69,6 +69,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
             node: function.sources[origin] for node, origin in inlined.items() if origin in function.sources
         }
         _interpret(pruned)
+        vectors.give_signs(pruned)
         name_variables(pruned)
         if prefix:
             for node in pruned.node:

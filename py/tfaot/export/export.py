@@ -13,7 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from tfaot.core import caller, fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, taps, user_config
+from tfaot.export import describe, golden, initial, replicas, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.batch_independence import check as rows
 from tfaot.export.request import Request
@@ -63,6 +63,7 @@ def export(request: Request) -> None:
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs
+    result = dataclasses.replace(result, replicas=replicas.count(described.graph, result, whole.sources, what))
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:
             rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)
@@ -83,7 +84,10 @@ def export(request: Request) -> None:
         fingerprints=_fingerprints(result, described.graph, frozen=fingerprint.of_values(shas) if shas else ""),
     )
     fed = {variable.name: rewritten.values[variable.name] for variable in result.variables}
-    _write(request, result, graph, texts, whole.sources, fed, golden_inputs, rewritten.before)
+    inputs = {"": golden_inputs} | golden.of_others(
+        source, functions, dict(wanted), what=what, calls=calls, replicas=result.replicas
+    )
+    _write(request, result, graph, texts, whole.sources, fed, inputs, rewritten.before)
 
 
 def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, frozen: str) -> manifest.Fingerprints:
@@ -286,7 +290,7 @@ def _write(
     texts: Sequence[str],
     sources: Mapping[str, str],
     fed: Mapping[str, Array],
-    golden_inputs: Sequence[Sequence[Array] | None],
+    golden_inputs: Mapping[str, Sequence[Sequence[Array] | None]],
     before: Mapping[str, Array],
 ) -> None:
     with open(request.out_graph, "wb") as file_:
@@ -302,8 +306,9 @@ def _write(
         safetensors.write(
             file_,
             {
-                f"step{step}/{tensor.cpp_name}": value
-                for step, (call, values) in enumerate(zip(result.calls, golden_inputs, strict=True))
+                f"step{step}/{tensor.cpp_name}{replica}": value
+                for replica, inputs in golden_inputs.items()
+                for step, (call, values) in enumerate(zip(result.calls, inputs, strict=True))
                 if values is not None
                 for tensor, value in zip(result.entry_point(call.entry_point).inputs, values, strict=True)
             }

@@ -87,6 +87,27 @@ def given(
     return values, tuple(made)
 
 
+def of_others(
+    source: Source,
+    functions: Sequence[Function],
+    own_names: Mapping[str, str],
+    *,
+    what: str,
+    calls: Sequence[manifest.Call],
+    replicas: int,
+) -> dict[str, list[tuple[Array, ...] | None]]:
+    """Returns the user's inputs for each call of the other replicas, after the first one, by `/replica1` and so on."""
+    by_name = {function.name: function for function in functions}
+    return {
+        f"/replica{rank}": [
+            user.inputs(own_names[call.entry_point], by_name[call.entry_point].inputs, step)
+            for step, call in enumerate(calls)
+        ]
+        for rank in range(1, replicas)
+        for user in [User(source, what, SEED + rank)]
+    }
+
+
 def said(source: Source) -> str:
     """Returns what gave inputs to verify, for messages."""
     path = source.path if isinstance(source, GivenInputs) else ".py"
@@ -102,11 +123,11 @@ def check_steps(source: Source, count: int) -> None:
 class User:
     """The user's inputs."""
 
-    def __init__(self, source: Source, what: str) -> None:
-        """`what` names the model's file, for messages."""
+    def __init__(self, source: Source, what: str, seed: int = SEED) -> None:
+        """`what` names the model's file, for messages, and `seed` is that of its random numbers."""
         self._source = source
         self._what = what
-        self._rng = np.random.default_rng(SEED)
+        self._rng = np.random.default_rng(seed)
 
     def inputs(self, entry_point: str, inputs: Sequence[Edge], step: int) -> tuple[Array, ...] | None:
         """Returns values for one call, in the order of `inputs`, or None if the user has none.

@@ -59,12 +59,12 @@ class Body:
     @functools.cached_property
     def users(self) -> dict[str, list[int]]:
         """For each node or argument, by name, the indices of the nodes that take one of its outputs."""
-        found: dict[str, list[int]] = defaultdict(list)
+        users: dict[str, list[int]] = defaultdict(list)
         for index, node in enumerate(self.nodes):
             for operand in node.input:
                 if not operand.startswith("^"):
-                    found[operand.partition(":")[0]].append(index)
-        return found
+                    users[operand.partition(":")[0]].append(index)
+        return users
 
     @functools.cached_property
     def roots(self) -> list[int]:

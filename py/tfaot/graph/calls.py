@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from tensorflow.core.framework import function_pb2, node_def_pb2
+from collections.abc import Iterable
+
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
 from tfaot.graph.attributes import type_attribute, types_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import tensor_name
-from tfaot.graph.program import Program
+from tfaot.graph.program import Program, Tensor
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Plain calls, which can be inlined."""
+
+
+def inlined(graph: graph_pb2.GraphDef, feeds: Iterable[str], fetches: Iterable[str]) -> Program:
+    """Returns a copy of a graph with all calls inlined. Of its feeds, only the names are known."""
+    copy = graph_pb2.GraphDef()
+    copy.CopyFrom(graph)
+    program = Program(copy, {feed: Tensor(None, 0) for feed in feeds}, [*fetches])
+    inline_calls(program)
+    return program
 
 
 def inline_calls(program: Program) -> None:
@@ -41,7 +52,7 @@ def _inline(
     """Inlines one call. Returns the function's nodes as they are in the graph."""
     operands = [operand for operand in call.input if not operand.startswith("^")]
     waits = [operand for operand in call.input if operand.startswith("^")]
-    known = dict(zip(body.arguments, operands, strict=True))
+    arguments = dict(zip(body.arguments, operands, strict=True))
     names = {name: program.unique(f"{call.name}/{name}") for name in body.nodes}
 
     def outside(operand: str) -> list[str]:
@@ -50,8 +61,8 @@ def _inline(
         if name in names:
             return [f"^{names[name]}" if port < 0 else f"{names[name]}:{port}"]
         if port >= 0:
-            return [known[operand]]
-        producer = tensor_name(known[f"{name}:0"])[0]
+            return [arguments[operand]]
+        producer = tensor_name(arguments[f"{name}:0"])[0]
         return [] if producer in fed else [f"^{producer}"]
 
     effects = {node.name for node in body.effects()}
@@ -60,7 +71,7 @@ def _inline(
         copy = program.graph.node.add()
         copy.CopyFrom(body.nodes[name])
         copy.name = copy_name
-        copy.input[:] = [each for operand in body.nodes[name].input for each in outside(operand)]
+        copy.input[:] = [renamed for operand in body.nodes[name].input for renamed in outside(operand)]
         if name in effects:
             copy.input.extend(wait for wait in waits if wait not in copy.input)
         program.origins[copy_name] = f"{function.signature.name}/{name}"

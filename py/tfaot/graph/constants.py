@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.graph.attributes import Array
+from tfaot.graph.ops import IDENTITIES
 
 
 def constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, node_def_pb2.NodeDef]]:
@@ -18,6 +19,19 @@ def constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, node_def_pb2.Nod
         for node in function.node_def:
             if node.op == "Const":
                 yield f"{function.signature.name}/{node.name}", node
+
+
+def value_of(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) -> Array | None:
+    """Returns the value of a tensor, `node:port`, or None if it isn't a constant behind identities."""
+    import tensorflow as tf
+
+    node = nodes.get(tensor.partition(":")[0])
+    while node is not None and node.op in IDENTITIES:
+        node = nodes.get(node.input[0].partition(":")[0])
+    if node is None or node.op != "Const":
+        return None
+    value: Array = tf.make_ndarray(node.attr["value"].tensor)
+    return value
 
 
 def with_values(graph: graph_pb2.GraphDef, values: Mapping[str, Array]) -> graph_pb2.GraphDef:

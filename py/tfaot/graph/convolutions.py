@@ -54,8 +54,8 @@ def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     result.CopyFrom(graph)
     with tf.Graph().as_default() as built:
         tf.import_graph_def(graph, name="")
-        known = _known(built)
-        _rewrite_all(GraphTarget(Program(result, {}, ())), known)
+        shapes = _known(built)
+        _rewrite_all(GraphTarget(Program(result, {}, ())), shapes)
         library = {function.signature.name: function for function in graph.library.function}
         for function in result.library.function:
             if any(node.op in (_BY_KERNEL, _BY_INPUT) for node in function.node_def):
@@ -76,11 +76,11 @@ def _known(built: Any) -> dict[str, Shape]:
     return {tensor.name: shape_of(tensor.shape) for operation in built.get_operations() for tensor in operation.outputs}
 
 
-def _rewrite_all(target: Target, known: Mapping[str, Shape]) -> int:
+def _rewrite_all(target: Target, shapes: Mapping[str, Shape]) -> int:
     count = 0
     for node in [*target.nodes()]:
         if node.op in (_BY_KERNEL, _BY_INPUT):
-            build = _Gradient.of(node, _shapes(node, known.get), dilated=False)
+            build = _Gradient.of(node, _shapes(node, shapes.get), dilated=False)
             if build is not None and (build.groups > 1 or build.dilations != (1, 1)):
                 _splice(target, node, build.rewritten)
                 count += 1
@@ -149,10 +149,10 @@ class _Gradient:
         import tensorflow as tf
 
         height, width, channels, results = self.kernel
-        each = results // self.groups
+        multiplier = results // self.groups
         rows, columns = self._along("strides")
         # TensorFlow's depthwise convolutions require equal strides.
-        if channels * each < self.groups and rows == columns:
+        if channels * multiplier < self.groups and rows == columns:
             parts = [
                 tf.concat(
                     [
@@ -160,9 +160,9 @@ class _Gradient:
                             _DEPTHWISE,
                             self._every(image, i, channels),
                             (self.groups, 1),
-                            self._every(gradient, o, each),
+                            self._every(gradient, o, multiplier),
                         )
-                        for o in range(each)
+                        for o in range(multiplier)
                     ],
                     3,
                 )
@@ -170,8 +170,10 @@ class _Gradient:
             ]
             return tf.concat([tf.reshape(part, (height, width, 1, results)) for part in parts], 2)
         images, gradients = (tf.split(tensor, self.groups, self.axis) for tensor in (image, gradient))
-        found = [self._one(_BY_KERNEL, x, (channels, each), dy) for x, dy in zip(images, gradients, strict=True)]
-        return tf.concat(found, 3)
+        of_groups = [
+            self._one(_BY_KERNEL, x, (channels, multiplier), dy) for x, dy in zip(images, gradients, strict=True)
+        ]
+        return tf.concat(of_groups, 3)
 
     def _by_multipliers(self, image: Any, _: Any, gradient: Any) -> Any:
         import tensorflow as tf
@@ -188,11 +190,11 @@ class _Gradient:
         channels = tf.constant([self.kernel[2]], sizes.dtype)
         part = tf.concat([sizes[: self.axis], channels, sizes[self.axis + 1 :]], 0)
         pairs = zip(tf.split(kernel, self.groups, 3), tf.split(gradient, self.groups, self.axis), strict=True)
-        found = [
+        parts = [
             tf.raw_ops.Conv2DBackpropInput(input_sizes=part, filter=w, out_backprop=dy, **self._attributes())
             for w, dy in pairs
         ]
-        return tf.concat(found, self.axis)
+        return tf.concat(parts, self.axis)
 
     def _one(self, op: str, image: Any, last: tuple[int, int], gradient: Any) -> Any:
         """Returns a gradient without groups, for a kernel whose last two sizes are given."""
@@ -205,8 +207,8 @@ class _Gradient:
             step = self.dilations
             sizes[:2] = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, step, strict=False)]
         raw = getattr(tf.raw_ops, op)
-        found = raw(input=image, filter_sizes=sizes, out_backprop=gradient, **self._attributes())
-        return found[:: step[0], :: step[1]] if step != (1, 1) else found
+        result = raw(input=image, filter_sizes=sizes, out_backprop=gradient, **self._attributes())
+        return result[:: step[0], :: step[1]] if step != (1, 1) else result
 
     def _spread(self, kernel: Any) -> Any:
         """Inserts zeros between a kernel's values."""

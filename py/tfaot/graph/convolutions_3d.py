@@ -52,8 +52,8 @@ def _rewrite(
     convolution = _Convolution.of(node)
 
     def gradient(*values: Any) -> Any:
-        given = [tf.zeros(shapes[index], dtype) if index == place else value for index, value in enumerate(values)]
-        image, kernel, outer = given
+        operands = [tf.zeros(shapes[index], dtype) if index == place else value for index, value in enumerate(values)]
+        image, kernel, outer = operands
         (result,) = tf.gradients(convolution.built(image, kernel), image if place == 0 else kernel, outer)
         return result
 

@@ -88,10 +88,10 @@ class Walk(abc.ABC, Generic[Label]):
 
     def functions(self, node: node_def_pb2.NodeDef, keys: Iterable[str] | None = None) -> list[str]:
         """Returns the functions that a node's attributes name, or only those that the attributes in `keys` name."""
-        found = [(key, function.name) for key, function in functions_of(node) if function.name in self.library]
+        named = [(key, function.name) for key, function in functions_of(node) if function.name in self.library]
         if keys is None:
-            return [name for _, name in found]
-        return [name for wanted in keys for key, name in found if key == wanted]
+            return [name for _, name in named]
+        return [name for wanted in keys for key, name in named if key == wanted]
 
     def outputs(self, body: Body, node: node_def_pb2.NodeDef, ins: Labels[Label]) -> Labels[Label]:
         """Returns what a node's outputs carry."""

@@ -16,7 +16,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from tfaot.core.errors import TfaotError
 from tfaot.graph.attributes import Shape
-from tfaot.graph.ops import IDENTITIES
+from tfaot.graph.constants import value_of
 from tfaot.graph.program import Program
 from tfaot.graph.splice import Target, operands, rewrite_nodes, splice
 from tfaot.xla import marks
@@ -46,13 +46,14 @@ def for_xla(program: Program) -> int:
         assert match
         data, *lengths = operands(node)
         sizes = shape(data)
-        constants = [_constant(nodes, name) for name in lengths]
-        if sizes is None or None in sizes or None in constants:
+        values = [value_of(nodes, name) for name in lengths]
+        if sizes is None or None in sizes or any(value is None for value in values):
             raise TfaotError(
                 f"{node.name}: {node.op} of a size that is known only at run time",
                 exists=f"an input of shape {list(sizes) if sizes is not None else 'of unknown rank'}",
                 do="give the model fixed sizes along the transform's axes, and a constant fft_length",
             )
+        constants = [[int(size) for size in value.ravel()] for value in values if value is not None]
         transform = _Transform.of(match, [size or 0 for size in sizes], constants)
         dtype = node.attr["Treal" if transform.kind == "RealToComplex" else "Tcomplex"].type
         specs = [tf.TensorSpec(sizes, dtype), *(tf.TensorSpec(None, tf.int32) for _ in lengths)]
@@ -61,17 +62,6 @@ def for_xla(program: Program) -> int:
     count = rewrite_nodes(program, OP.fullmatch, rewrite)
     program.graph.library.function.extend(orders[name] for name in sorted(orders))
     return count
-
-
-def _constant(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) -> list[int] | None:
-    import tensorflow as tf
-
-    node = nodes.get(tensor.partition(":")[0])
-    while node is not None and node.op in IDENTITIES:
-        node = nodes.get(node.input[0].partition(":")[0])
-    if node is None or node.op != "Const":
-        return None
-    return [int(value) for value in tf.make_ndarray(node.attr["value"].tensor).ravel()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +74,10 @@ class _Transform:
     """The number of values along each axis: of a real transform, those of its real side."""
 
     @staticmethod
-    def of(match: re.Match[str], sizes: list[int], constants: list[list[int] | None]) -> _Transform:
+    def of(match: re.Match[str], sizes: list[int], constants: list[list[int]]) -> _Transform:
         """Reads an op, given its input's shape and the values of its other operands."""
         inverse, real, suffix = match.groups()
-        lengths = tuple(constants[0] or ()) if constants else tuple(sizes[-_RANKS[suffix] :])
+        lengths = tuple(constants[0]) if constants else tuple(sizes[-_RANKS[suffix] :])
         kind = marks.KINDS[(2 if inverse else 1) if real else 0]
         return _Transform(kind, bool(inverse), lengths)
 

@@ -56,9 +56,9 @@ class EditableFunction:
         """The results' `tensorflow.DataType`s."""
 
     def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
-        found = ops.definition(node.op, self._library)
-        assert found is not None, node.op
-        return found
+        defined = ops.definition(node.op, self._library)
+        assert defined is not None, node.op
+        return defined
 
     def _outputs(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
         """Returns how functions refer to each of a node's results: an output's name and an index, by port."""
@@ -102,6 +102,14 @@ class EditableFunction:
                 result.control_ret[effect] = node_name
         return result
 
+    def write(self, function: function_pb2.FunctionDef) -> None:
+        """Writes edited nodes into the function that this is a copy of, which keeps the names of its results."""
+        edited = self.function(function.signature.name)
+        del function.node_def[:]
+        function.node_def.extend(edited.node_def)
+        for index, result in enumerate(function.signature.output_arg):
+            function.ret[result.name] = edited.ret[f"result_{index}"]
+
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
         """Returns the node that computes a tensor, or None for an argument."""
         return self.nodes.get(tensor_name(tensor)[0])
@@ -119,7 +127,7 @@ class EditableFunction:
 
     def users(self, tensor: str) -> list[tuple[node_def_pb2.NodeDef, int]]:
         """Returns the nodes that take a tensor, past identities, each with the position of the operand."""
-        found = []
+        users = []
         pending = [tensor]
         while pending:
             wanted = pending.pop()
@@ -130,8 +138,8 @@ class EditableFunction:
                     if node.op in IDENTITIES:
                         pending.append(f"{node.name}:0")
                     else:
-                        found.append((node, index))
-        return found
+                        users.append((node, index))
+        return users
 
     def returned(self, tensor: str) -> list[int]:
         """Returns the positions at which the function returns a tensor, past identities."""
@@ -165,7 +173,7 @@ class EditableFunction:
             for node in self.nodes.values()
             if (node.op in CALLS and CALLS[node.op].stateful == node.op)  # what it runs may have effects
             or self._definition(node).is_stateful
-            or (node.op not in IDENTITIES and any(self.resolve(each) in resources for each in node.input))
+            or (node.op not in IDENTITIES and any(self.resolve(operand) in resources for operand in node.input))
         ]
 
     def needed(self, tensors: Iterable[str]) -> set[str]:

@@ -133,15 +133,15 @@ class _Application:
             return
         walk = _Changed[str](self._graph, self._rewrite, lambda node: node.attr["shared_name"].s.decode())
         walk.main()
-        found: dict[tuple[str, str], tuple[str, set[str]]] = {}
+        refusals: dict[tuple[str, str], tuple[str, set[str]]] = {}
         refused = set(self._refused)
         for body, flow in walk.flows():
             for node in body.nodes:
                 if (body.name, node.name) in refused:
                     names = {flow.edges[edge] for edge in body.operands(node) if edge in flow.edges}
-                    found.setdefault((body.name, node.name), (node.op, set()))[1].update(names)
+                    refusals.setdefault((body.name, node.name), (node.op, set()))[1].update(names)
         for function, name in dict.fromkeys(self._refused):
-            op, variables = found[function, name]
+            op, variables = refusals[function, name]
             yield Refused(function, name, op, tuple(sorted(variables)))
 
     def _version(self, name: str, arguments: Sequence[int | None]) -> _Version:

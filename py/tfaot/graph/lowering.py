@@ -113,7 +113,7 @@ def lower(
         return main.experimental_get_compiler_ir(*specs)(stage=stage, platform_name="CPU")
 
 
-def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[graph_pb2.GraphDef, set[str]]:
+def _without_edges(graph: graph_pb2.GraphDef, outside: Collection[str]) -> tuple[graph_pb2.GraphDef, set[str]]:
     """Removes the nodes whose values come from outside, and control inputs that wait for them.
 
     Returns:
@@ -122,10 +122,10 @@ def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[g
     from tensorflow.core.framework import graph_pb2
 
     result = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
-    kept = [node for node in graph.node if node.name not in given]
+    kept = [node for node in graph.node if node.name not in outside]
     used: set[str] = set()
     for node in kept:
-        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in given)]
+        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in outside)]
         if len(operands) < len(node.input):
             node.input[:] = operands
         used.update(name if ":" in name else name + ":0" for name in operands)

@@ -95,14 +95,14 @@ def definition(op: str, library: Library | None = None) -> op_def_pb2.OpDef | No
     """Returns an op's definition, or the signature of a function called as an op; None if there is neither."""
     if library and op in library:
         return library[op].signature
-    found: op_def_pb2.OpDef | None = op_def_registry.get(op)
-    return found
+    defined: op_def_pb2.OpDef | None = op_def_registry.get(op)
+    return defined
 
 
 def has_effects(op: str) -> bool:
     """Returns whether an op may have side effects. Functions and unknown ops count as having them."""
-    found = definition(op)
-    return found is None or bool(found.is_stateful)
+    defined = definition(op)
+    return defined is None or bool(defined.is_stateful)
 
 
 def attribute_of(node: node_def_pb2.NodeDef, key: str, defined: op_def_pb2.OpDef) -> attr_value_pb2.AttrValue:
@@ -151,11 +151,11 @@ def results(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> list[Resul
 
 def fill_in_defaults(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
     """Writes out the attributes that a node leaves at their defaults, as nodes in a SavedModel's functions do."""
-    for each in defined.attr:
-        if each.HasField("default_value") and (
-            each.name not in node.attr or node.attr[each.name].WhichOneof("value") is None
+    for attr in defined.attr:
+        if attr.HasField("default_value") and (
+            attr.name not in node.attr or node.attr[attr.name].WhichOneof("value") is None
         ):
-            node.attr[each.name].CopyFrom(each.default_value)
+            node.attr[attr.name].CopyFrom(attr.default_value)
 
 
 @functools.cache
@@ -165,9 +165,9 @@ def runs_on_cpu(op: str, types: tuple[tuple[str, int], ...]) -> bool:
         wanted = dict(types).get(attr.name)
         if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:
             return False
-    found = [k for k in kernels.get_registered_kernels_for_op(op).kernel if k.device_type in ("CPU", "DEFAULT")]
-    for kernel in found:
-        allowed = {each.name: each.allowed_values.list.type for each in kernel.constraint}
+    registered = [k for k in kernels.get_registered_kernels_for_op(op).kernel if k.device_type in ("CPU", "DEFAULT")]
+    for kernel in registered:
+        allowed = {constraint.name: constraint.allowed_values.list.type for constraint in kernel.constraint}
         if all(not allowed.get(name) or dtype in allowed[name] for name, dtype in types):
             return True
     return False

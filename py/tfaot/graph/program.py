@@ -130,12 +130,12 @@ class Program:
 
     def users(self) -> dict[str, list[User]]:
         """Returns the current users of each node, including those that wait for it. Fetches don't count."""
-        found: dict[str, list[User]] = defaultdict(list)
+        users: dict[str, list[User]] = defaultdict(list)
         for node in self.graph.node:
             for index, operand in enumerate(node.input):
                 producer, port = tensor_name(operand)
-                found[producer].append(User(node, index, port))
-        return found
+                users[producer].append(User(node, index, port))
+        return users
 
     def kept(self) -> set[str]:
         """Returns the nodes that must keep their values: those of feeds and fetches."""
@@ -191,5 +191,5 @@ def _fill_in_defaults(graph: graph_pb2.GraphDef) -> None:
     """Writes default attributes into all nodes, including those of functions."""
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         for node in nodes:
-            if (found := definition(node.op)) is not None:
-                fill_in_defaults(node, found)
+            if (defined := definition(node.op)) is not None:
+                fill_in_defaults(node, defined)

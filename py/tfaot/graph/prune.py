@@ -22,15 +22,15 @@ def reached(nodes: Mapping[str, node_def_pb2.NodeDef], names: Iterable[str], end
     Returns:
       Names, including those of arguments and of nonexistent nodes.
     """
-    found = set(ends)
+    reachable = set(ends)
     pending = list(names)
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reachable:
+            reachable.add(name)
             if name in nodes:
                 pending += [producer(operand) for operand in nodes[name].input]
-    return found
+    return reachable
 
 
 def prune(graph: graph_pb2.GraphDef, fetches: Iterable[str], feeds: Iterable[str] = ()) -> graph_pb2.GraphDef:
@@ -59,19 +59,19 @@ def prune(graph: graph_pb2.GraphDef, fetches: Iterable[str], feeds: Iterable[str
 
     library = {function.signature.name: function for function in graph.library.function}
     gradients = {gradient.function_name: gradient for gradient in graph.library.gradient}
-    found: set[str] = set()
+    reachable: set[str] = set()
     pending = [name for node in kept for name in called(node)]
     while pending:
         name = pending.pop()
-        if name in found or name not in library:
+        if name in reachable or name not in library:
             continue
-        found.add(name)
+        reachable.add(name)
         for node in library[name].node_def:
             pending += called(node)
         if name in gradients:
             pending.append(gradients[name].gradient_func)
-    result.library.function.extend(f for f in graph.library.function if f.signature.name in found)
-    result.library.gradient.extend(g for g in graph.library.gradient if g.function_name in found)
+    result.library.function.extend(f for f in graph.library.function if f.signature.name in reachable)
+    result.library.gradient.extend(g for g in graph.library.gradient if g.function_name in reachable)
     for function in result.library.function:
         _drop_hints(function.node_def)
     return result

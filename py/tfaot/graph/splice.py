@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import Shape, shape_of, type_attribute
+from tfaot.graph.attributes import Shape, shape_of, type_attribute, types_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.program import Program
 
 Build = Callable[..., Any]
-"""Takes a node's operands as tensors, and returns its result."""
+"""Takes a node's operands as tensors, and returns its results."""
+Results = Sequence[tuple[str, int]]
+"""Tensors and their dtypes."""
+
+
+def _identity(results: Results) -> tuple[str, list[str], dict[str, attr_value_pb2.AttrValue]]:
+    """Returns the op, the operands, and the attributes of an identity."""
+    tensors, dtypes = [tensor for tensor, _ in results], [dtype for _, dtype in results]
+    if len(results) == 1:
+        return "Identity", tensors, {"T": type_attribute(dtypes[0])}
+    return "IdentityN", tensors, {"T": types_attribute(dtypes)}
 
 
 class GraphTarget:
@@ -30,9 +40,10 @@ class GraphTarget:
         added = self._program.add(node.op, name, inputs, origin=origin, **node.attr)
         return str(added.name)
 
-    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str, dtype: int) -> None:
-        """Turns a node into an identity of a tensor."""
-        self._program.become(node, "Identity", [tensor], T=type_attribute(dtype))
+    def become_identity(self, node: node_def_pb2.NodeDef, results: Results) -> None:
+        """Turns a node into an identity of tensors."""
+        op, tensors, attributes = _identity(results)
+        self._program.become(node, op, tensors, **attributes)
 
 
 class FunctionTarget:
@@ -49,9 +60,10 @@ class FunctionTarget:
         """Adds a copy of a node under a unique name, and returns the name."""
         return str(self._body.add(node.op, name, inputs, **node.attr).name)
 
-    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str, dtype: int) -> None:
-        """Turns a node into an identity of a tensor."""
-        self._body.become(node, "Identity", [tensor], T=type_attribute(dtype))
+    def become_identity(self, node: node_def_pb2.NodeDef, results: Results) -> None:
+        """Turns a node into an identity of tensors."""
+        op, tensors, attributes = _identity(results)
+        self._body.become(node, op, tensors, **attributes)
 
 
 Target = GraphTarget | FunctionTarget
@@ -62,15 +74,15 @@ def splice(target: Target, node: node_def_pb2.NodeDef, operands: Sequence[Any], 
 
     Args:
       target: what the node is part of.
-      node: a node with one result.
+      node: a node.
       operands: a `tf.TensorSpec` for each operand.
-      build: the function.
+      build: the function. It returns a tensor, or a tuple of the node's results.
     """
     import tensorflow as tf
 
-    given = [operand for operand in node.input if not operand.startswith("^")]
+    operands_of_node = [operand for operand in node.input if not operand.startswith("^")]
     with tf.Graph().as_default() as built:
-        placed = {f"operand_{index}": operand for index, operand in enumerate(given)}
+        placed = {f"operand_{index}": operand for index, operand in enumerate(operands_of_node)}
         made = zip(operands, placed, strict=True)
         result = build(*(tf.compat.v1.placeholder(spec.dtype, spec.shape, name) for spec, name in made))
     names: dict[str, str] = {}
@@ -86,7 +98,8 @@ def splice(target: Target, node: node_def_pb2.NodeDef, operands: Sequence[Any], 
             part.attr.pop("_class", None)  # names nodes as they were
             inputs = [outside(operand) for operand in part.input]
             names[part.name] = target.add(part, f"{node.name}/{part.name}", inputs, node.name)
-    target.become_identity(node, outside(result.name), result.dtype.as_datatype_enum)
+    results = result if isinstance(result, tuple) else (result,)
+    target.become_identity(node, [(outside(one.name), one.dtype.as_datatype_enum) for one in results])
 
 
 Rewrite = Callable[[Target, node_def_pb2.NodeDef, Mapping[str, node_def_pb2.NodeDef], Callable[[str], Shape]], None]
@@ -108,6 +121,7 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
       applies: whether to rewrite an op of this type.
       rewrite: rewrites one.
     """
+    import tensorflow as tf
     from tensorflow.python.framework import function_def_to_graph
 
     count = 0
@@ -127,7 +141,10 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
     for function in program.graph.library.function:
         if any(applies(node.op) for node in function.node_def):
             body = EditableFunction(function, library)
-            inner = function_def_to_graph.function_def_to_graph(function)
+            with tf.Graph().as_default():
+                # Where functions find those that they call.
+                tf.import_graph_def(graph_pb2.GraphDef(library=program.graph.library, versions=program.graph.versions))
+                inner = function_def_to_graph.function_def_to_graph(function)
             shapes = {
                 tensor.name: shape_of(tensor.shape)
                 for operation in inner.get_operations()

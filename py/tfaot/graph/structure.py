@@ -65,8 +65,8 @@ def structure(
     }
     nodes = {node.name: node for node in graph.node}
     starts = [fetch for _, fetches in runs for fetch in fetches]
-    found = library.body("", nodes, edges, starts)
-    return Structure(tuple(library.nodes), *(_digest(each).hex() for each in found))
+    digests = library.body("", nodes, edges, starts)
+    return Structure(tuple(library.nodes), *(_digest(digest).hex() for digest in digests))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +100,11 @@ class _Library:
             edges = {arg.name: f"argument {index}".encode() for index, arg in enumerate(signature.input_arg)}
             nodes = {node.name: node for node in function.node_def}
             starts = [function.ret[result.name] for result in signature.output_arg]
-            found = self.body(name, nodes, edges, starts, whole=True)
+            digests = self.body(name, nodes, edges, starts, whole=True)
             if name in self._gradients:
                 more = self._function(self._gradients[name])
-                found = (_digest(found[0], more[0]), _joined([found[1], more[1]]), _joined([found[2], more[2]]))
-            self._digests[name] = found
+                digests = (_digest(digests[0], more[0]), _joined([digests[1], more[1]]), _joined([digests[2], more[2]]))
+            self._digests[name] = digests
         return self._digests[name]
 
     def body(
@@ -132,28 +132,28 @@ class _Library:
         def visit(start: str) -> None:
             pending = [start]
             while pending:
-                each = pending[-1]
-                if each in keys or each not in nodes:
+                name = pending[-1]
+                if name in keys or name not in nodes:
                     pending.pop()
                     continue
-                operands = nodes[each].input
-                if each not in opened:
-                    opened[each] = None
-                    attributes[each] = self._attributes(nodes[each])
+                operands = nodes[name].input
+                if name not in opened:
+                    opened[name] = None
+                    attributes[name] = self._attributes(nodes[name])
                     pending += [p for p in map(producer, reversed(operands)) if p not in keys and p not in opened]
                     continue
                 pending.pop()
                 taken = [keys.get(producer(o), b"loop") + _output(o) for o in operands if not o.startswith("^")]
                 waits = sorted(keys.get(producer(o), b"loop") for o in operands if o.startswith("^"))
-                keys[each] = _digest(attributes[each].structure, _digest(*taken), _digest(*waits), size=16)
+                keys[name] = _digest(attributes[name].structure, _digest(*taken), _digest(*waits), size=16)
 
         for start in starts:
             visit(producer(start))
         if whole:
-            for each in nodes:
-                visit(each)
+            for node in nodes:
+                visit(node)
         order = _order(nodes, keys, edges, [*map(producer, starts), *sorted(opened, key=lambda n: keys[n])])
-        numbers = {each: str(index).encode() for index, each in enumerate(order)}
+        numbers = {node: str(index).encode() for index, node in enumerate(order)}
 
         def edge(operand: str) -> bytes:
             start = producer(operand)
@@ -161,16 +161,16 @@ class _Library:
 
         structure = [_digest(*(edge(start) + _output(start) for start in starts))]
         shapes, constants = [], []
-        for each in order:
-            operands = nodes[each].input
+        for node in order:
+            operands = nodes[node].input
             taken = [edge(o) + _output(o) for o in operands if not o.startswith("^")]
             waits = sorted(edge(o) for o in operands if o.startswith("^"))
-            structure.append(_digest(attributes[each].structure, _digest(*taken), _digest(*waits)))
-            shapes.append(attributes[each].shapes)
-            constants.append(attributes[each].constants)
+            structure.append(_digest(attributes[node].structure, _digest(*taken), _digest(*waits)))
+            shapes.append(attributes[node].shapes)
+            constants.append(attributes[node].constants)
             operand_keys = tuple(keys.get(producer(o), b"loop") for o in operands)
             prefix = f"{name}/" if name else ""
-            self.nodes.append(Node(prefix + each, nodes[each], keys[each], operand_keys))
+            self.nodes.append(Node(prefix + node, nodes[node], keys[node], operand_keys))
         return _digest(*structure), _joined(shapes), _joined(constants)
 
     def _attributes(self, node: node_def_pb2.NodeDef) -> _Attributes:
@@ -221,23 +221,23 @@ def _order(
     starts: Sequence[str],
 ) -> list[str]:
     """Returns the names of nodes, each after its operands. What a node waits for comes in the order of keys, not of names."""
-    found: dict[str, None] = {}
+    ordered: dict[str, None] = {}
     opened: set[str] = set()
     pending = [start for start in reversed(starts)]
     while pending:
-        each = pending[-1]
-        if each in found or each not in nodes or each in edges:
+        current = pending[-1]
+        if current in ordered or current not in nodes or current in edges:
             pending.pop()
-        elif each in opened:
+        elif current in opened:
             pending.pop()
-            found[each] = None
+            ordered[current] = None
         else:
-            opened.add(each)
-            operands = nodes[each].input
+            opened.add(current)
+            operands = nodes[current].input
             waits = sorted((o[1:] for o in operands if o.startswith("^")), key=lambda name: keys.get(name, b""))
             following = [*(producer(o) for o in operands if not o.startswith("^")), *waits]
             pending += [name for name in reversed(following) if name not in opened]
-    return list(found)
+    return list(ordered)
 
 
 def _output(operand: str) -> bytes:
@@ -252,8 +252,8 @@ def _shape(shape: tensor_shape_pb2.TensorShapeProto) -> bytes:
 
 def _joined(parts: Sequence[bytes]) -> bytes:
     """Returns the digest of the parts that aren't empty, or nothing. What has no shapes or constants doesn't count there."""
-    found = [part for part in parts if part]
-    return _digest(*found) if found else b""
+    nonempty = [part for part in parts if part]
+    return _digest(*nonempty) if nonempty else b""
 
 
 def _digest(*parts: bytes, size: int = 8) -> bytes:

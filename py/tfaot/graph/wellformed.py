@@ -39,19 +39,19 @@ def unreadable_operands(graph: graph_pb2.GraphDef) -> list[str]:
 def problems(graph: graph_pb2.GraphDef) -> list[str]:
     """Returns a sentence for each problem. Functions that are missing and ops that nobody knows aren't among them."""
     library = {function.signature.name: function for function in graph.library.function}
-    found = [*_of_body(graph.node, "", ()), *_of_attributes(graph.node, "", library)]
+    sentences = [*_of_body(graph.node, "", ()), *_of_attributes(graph.node, "", library)]
     for function in graph.library.function:
         where = f" of the function {function.signature.name}"
         arguments = [arg.name for arg in function.signature.input_arg]
-        found += _of_body(function.node_def, where, arguments)
-        found += _of_attributes(function.node_def, where, library)
+        sentences += _of_body(function.node_def, where, arguments)
+        sentences += _of_attributes(function.node_def, where, library)
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
             if arg.type not in _DTYPES or not (arg.type or arg.type_attr or arg.type_list_attr):
-                found.append(f"the argument {arg.name!r}{where} has no dtype")
-        found += _of_operands(function, where, library)
+                sentences.append(f"the argument {arg.name!r}{where} has no dtype")
+        sentences += _of_operands(function, where, library)
     if len(library) < len(graph.library.function):
-        found.append("two functions have the same name")
-    return found
+        sentences.append("two functions have the same name")
+    return sentences
 
 
 def _of_body(nodes: Sequence[node_def_pb2.NodeDef], where: str, arguments: Collection[str]) -> Iterator[str]:
@@ -84,9 +84,9 @@ def _of_attributes(nodes: Sequence[node_def_pb2.NodeDef], where: str, library: L
         if defined is None:
             continue
         what = f"the node {node.name!r}{where}"
-        attributes = {each.name: each.default_value for each in defined.attr if each.HasField("default_value")}
+        attributes = {attr.name: attr.default_value for attr in defined.attr if attr.HasField("default_value")}
         attributes.update((key, value) for key, value in node.attr.items() if value.WhichOneof("value") is not None)
-        if lacking := [each.name for each in defined.attr if each.name not in attributes]:
+        if lacking := [attr.name for attr in defined.attr if attr.name not in attributes]:
             yield f"{what} lacks the attribute {lacking[0]!r} of {node.op}"
             continue
         wanted = 0
@@ -95,9 +95,9 @@ def _of_attributes(nodes: Sequence[node_def_pb2.NodeDef], where: str, library: L
                 wanted += len(attributes[arg.type_list_attr].list.type)
             else:
                 wanted += attributes[arg.number_attr].i if arg.number_attr else 1
-        given = sum(not operand.startswith("^") for operand in node.input)
-        if given != wanted:
-            yield f"{what} takes {given} tensors, and {node.op} takes {wanted}"
+        tensors = sum(not operand.startswith("^") for operand in node.input)
+        if tensors != wanted:
+            yield f"{what} takes {tensors} tensors, and {node.op} takes {wanted}"
 
 
 def _of_constant(node: node_def_pb2.NodeDef, where: str) -> Iterator[str]:
@@ -122,8 +122,8 @@ def _of_constant(node: node_def_pb2.NodeDef, where: str) -> Iterator[str]:
         bytes_ = count * dtypes.as_dtype(dtype).size
     except TypeError:
         bytes_ = 0
-    given = [field for field in value.DESCRIPTOR.fields if field.name.endswith("_val")]
-    longest = max(len(getattr(value, field.name)) for field in given)
+    fields = [field for field in value.DESCRIPTOR.fields if field.name.endswith("_val")]
+    longest = max(len(getattr(value, field.name)) for field in fields)
     half = 2 if dtypes.as_dtype(dtype).is_complex else 1
     if bytes_ > LARGEST:
         yield f"{what} has {bytes_:,} bytes in its shape {sizes}"
@@ -149,16 +149,18 @@ def _of_operands(function: function_pb2.FunctionDef, where: str, library: Librar
     for name, operand in sorted(function.ret.items()):
         if operand.startswith("^") or not _FUNCTION_OPERAND.fullmatch(operand):
             yield f"the result {name!r}{where} is {operand!r}, which isn't a tensor's name"
-    given = [(f"the node {node.name!r}{where} takes", each) for node in function.node_def for each in node.input]
-    given += [(f"the result {name!r}{where} is", operand) for name, operand in sorted(function.ret.items())]
+    references = [
+        (f"the node {node.name!r}{where} takes", operand) for node in function.node_def for operand in node.input
+    ]
+    references += [(f"the result {name!r}{where} is", operand) for name, operand in sorted(function.ret.items())]
     arguments = {arg.name for arg in function.signature.input_arg}
-    for what, operand in given:
+    for what, operand in references:
         name, _, output = operand.partition(":")
         if name.removeprefix("^") not in ops and name not in arguments:
             yield f"{what} {operand!r}, which doesn't exist"
         elif name in ops and output.count(":") == 1:
             defined = definition(ops[name], library)
-            if defined is not None and output.partition(":")[0] not in [each.name for each in defined.output_arg]:
+            if defined is not None and output.partition(":")[0] not in [result.name for result in defined.output_arg]:
                 yield f"{what} {operand!r}, which {ops[name]} doesn't have"
 
 
@@ -172,7 +174,9 @@ def _cycles(by_name: Mapping[str, node_def_pb2.NodeDef], where: str) -> Iterator
             name = stack[-1]
             if name not in path:
                 node = by_name[name]
-                path[name] = iter([] if node.op.endswith("NextIteration") else [producer(each) for each in node.input])
+                path[name] = iter(
+                    [] if node.op.endswith("NextIteration") else [producer(operand) for operand in node.input]
+                )
             for operand in path[name]:
                 if operand in path:
                     yield f"the node {operand!r}{where} waits for itself"

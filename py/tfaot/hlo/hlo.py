@@ -131,16 +131,18 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     entry = manifest.entry_point(request.entry_point) if request.entry_point else manifest.entry_points[0]
     wanted = function(manifest, entry.name, entry.batch_sizes[-1] if entry.batch_sizes else 0)
     config = inputs.positional(request.config, wanted, folder)
-    given = inputs.Inputs(manifest, wanted, request.graph, config, request.sources, xla_flags)
+    prepared = inputs.Inputs(manifest, wanted, request.graph, config, request.sources, xla_flags)
     # Building a graph starts threads, and a process with running threads must not fork.
-    given = isolate.run_isolated(
-        lambda: inputs.lowered(given, folder),
+    prepared = isolate.run_isolated(
+        lambda: inputs.lowered(prepared, folder),
         what=f"preparing {manifest.cpp_class} for XLA",
         crashed=crash.error(manifest.cpp_class, [request.cpu], xla_flags),
     )
     refused = None
     try:
-        compiler.compile_for(request.cpu, given, compiler.Outputs(path("objects"), path("constants"), path("snapshot")))
+        compiler.compile_for(
+            request.cpu, prepared, compiler.Outputs(path("objects"), path("constants"), path("snapshot"))
+        )
     except TfaotError as error:
         refused = error
     try:

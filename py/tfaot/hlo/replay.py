@@ -155,7 +155,7 @@ def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[E
     key = f"step{step}/{name}"
 
     def golden(suffix: str, part: str, of: Callable[[Array], Array]) -> Expected:
-        parts = [goldens[key + suffix + each] for each in ("", "/tolerance", "/sees")]
+        parts = [goldens[key + suffix + ending] for ending in ("", "/tolerance", "/sees")]
         sees, checked = map(float, parts[2])
         return Expected(part, parts[0], parts[1], sees, checked, of)
 

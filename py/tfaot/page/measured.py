@@ -106,18 +106,18 @@ class Measured:
             if data.pop("format") != FORMAT:
                 raise ValueError("another format")
             profiles = tuple(
-                Profile(**{**each, "kernels": tuple(Kernel(**kernel) for kernel in each["kernels"])})
-                for each in data.pop("profiles")
+                Profile(**{**profile, "kernels": tuple(Kernel(**kernel) for kernel in profile["kernels"])})
+                for profile in data.pop("profiles")
             )
             tested = tuple(
                 Tested(
                     **{
-                        **each,
-                        "comparisons": tuple(Comparison(**one) for one in each["comparisons"]),
-                        "unverified": tuple(each["unverified"]),
+                        **test,
+                        "comparisons": tuple(Comparison(**one) for one in test["comparisons"]),
+                        "unverified": tuple(test["unverified"]),
                     }
                 )
-                for each in data.pop("tested")
+                for test in data.pop("tested")
             )
             return cls(profiles=profiles, tested=tested, **data)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -130,33 +130,33 @@ class Measured:
 
 def profiles(lines: str) -> tuple[Profile, ...]:
     """Reads what a benchmark wrote for `--profile`: a line of JSON for each function."""
-    found = []
+    read = []
     for line in lines.splitlines():
         data = json.loads(line)
         kernels: dict[str, Kernel] = {}
-        for each in data.pop("kernels"):
-            name = plain(each["name"])
+        for kernel in data.pop("kernels"):
+            name = plain(kernel["name"])
             old = kernels.get(name, Kernel(name, 0.0, 0.0))
-            kernels[name] = Kernel(name, old.calls + each["calls"], old.microseconds + each["microseconds"])
-        found.append(Profile(**data, kernels=tuple(kernels.values())))
-    return tuple(found)
+            kernels[name] = Kernel(name, old.calls + kernel["calls"], old.microseconds + kernel["microseconds"])
+        read.append(Profile(**data, kernels=tuple(kernels.values())))
+    return tuple(read)
 
 
 def tested(program: str, printed: str) -> tuple[Tested, ...]:
     """Reads what a generated test printed, for each CPU level."""
-    found: list[Tested] = []
+    read: list[Tested] = []
     for line in printed.splitlines():
         if heading := _HEADING.match(line):
-            found.append(Tested(program, heading[2], (), "", ()))
-        elif found and (row := _ROW.match(line)):
+            read.append(Tested(program, heading[2], (), "", ()))
+        elif read and (row := _ROW.match(line)):
             absolute, ulp, share, sees, checked = (float(row[index]) for index in range(3, 8))
             one = Comparison(int(row[1]), row[2], absolute, ulp, share / 100, sees, checked / 100, row[8] or "")
-            found[-1] = dataclasses.replace(found[-1], comparisons=(*found[-1].comparisons, one))
-        elif found and (unverified := _UNVERIFIED.match(line)):
-            found[-1] = dataclasses.replace(found[-1], unverified=(*found[-1].unverified, unverified[1]))
-        elif found and (first := _FIRST.match(line)):
-            found[-1] = dataclasses.replace(found[-1], first=first[1])
-    return tuple(found)
+            read[-1] = dataclasses.replace(read[-1], comparisons=(*read[-1].comparisons, one))
+        elif read and (unverified := _UNVERIFIED.match(line)):
+            read[-1] = dataclasses.replace(read[-1], unverified=(*read[-1].unverified, unverified[1]))
+        elif read and (first := _FIRST.match(line)):
+            read[-1] = dataclasses.replace(read[-1], first=first[1])
+    return tuple(read)
 
 
 def plain(kernel: str) -> str:

@@ -70,14 +70,16 @@ def write(request: Request) -> None:
     manifest = Manifest.from_json(_read(request.manifest), path=request.manifest)
     programs = [(_stem(path, ".program.json"), _program(path)) for path in request.programs]
     stamps = [(path, json.loads(_read(path))) for path in request.fingerprints]
-    found = measured.Measured.from_json(_read(request.measured), path=request.measured) if request.measured else None
+    measurement = (
+        measured.Measured.from_json(_read(request.measured), path=request.measured) if request.measured else None
+    )
     parts = {
         "Compiled": _compiled(manifest, [stamp for _, stamp in stamps]),
         "Graph": _graph(request, manifest),
         "HLO": _hlos(request),
-        "Memory": "".join(_memory(*each) for each in programs),
-        "Time": _time(request, programs, found, stamps),
-        "Numbers": _numbers(request, manifest, found),
+        "Memory": "".join(_memory(*named) for named in programs),
+        "Time": _time(request, programs, measurement, stamps),
+        "Numbers": _numbers(request, manifest, measurement),
         "Names": "".join(_entry(entry) for entry in manifest.entry_points)
         + _tensors("Variables", manifest.variables, "variable"),
         "Passes": "".join(_passes(_stem(path, ".passes.json"), json.loads(_read(path))) for path in request.passes),
@@ -127,14 +129,14 @@ def _html(name: str, manifest: Manifest, parts: dict[str, str]) -> str:
 
 def _compiled(manifest: Manifest, stamps: Sequence[dict[str, Any]]) -> str:
     rows: list[tuple[object, ...]] = [("TensorFlow", manifest.tensorflow)]
-    rows += [("rules_tfaot", each["rules"]) for each in stamps[:1]]
-    rows += [("CPU levels", ", ".join(each["isa"])) for each in stamps[:1]]
-    rows += [("fingerprint", each["fingerprint"]) for each in stamps[:1]]
+    rows += [("rules_tfaot", stamp["rules"]) for stamp in stamps[:1]]
+    rows += [("CPU levels", ", ".join(stamp["isa"])) for stamp in stamps[:1]]
+    rows += [("fingerprint", stamp["fingerprint"]) for stamp in stamps[:1]]
     rows += [
         ("entry points", ", ".join(entry.cpp_name for entry in manifest.entry_points)),
-        ("variables", f"{len(manifest.variables)}, {sum(each.bytes for each in manifest.variables):,} bytes"),
-        ("written by a run", ", ".join(each.name for each in manifest.written) or "none"),
-        ("frozen into the code", ", ".join(each.name for each in manifest.frozen) or "none"),
+        ("variables", f"{len(manifest.variables)}, {sum(variable.bytes for variable in manifest.variables):,} bytes"),
+        ("written by a run", ", ".join(variable.name for variable in manifest.written) or "none"),
+        ("frozen into the code", ", ".join(variable.name for variable in manifest.frozen) or "none"),
     ]
     return _table(("what", "value"), rows)
 
@@ -165,7 +167,10 @@ def _graph(request: Request, manifest: Manifest) -> str:
     drawn = drawing.draw(graph, marks, inside, outputs)
     text = f"<p>{drawing.text(drawn)}</p>" + _drawing(drawn.dot, "graph", "the graph")
     if clusters:
-        rows = [(number, each["name"], len(each["nodes"]), each["computing"]) for number, each in enumerate(clusters)]
+        rows = [
+            (number, cluster["name"], len(cluster["nodes"]), cluster["computing"])
+            for number, cluster in enumerate(clusters)
+        ]
         text += _table(("cluster", "name", "nodes", "that compute"), rows)
     else:
         text += "<p>The whole graph is compiled, as one cluster.</p>"
@@ -184,8 +189,8 @@ def _place(places: Sequence[dict[str, Any]]) -> str:
 
 def _hlos(request: Request) -> str:
     text = "".join(
-        _hlo(index, *map(_read, each))
-        for index, each in enumerate(
+        _hlo(index, *map(_read, paths))
+        for index, paths in enumerate(
             zip(request.hlo, request.optimized, request.drawings, request.optimized_drawings, strict=True)
         )
     )
@@ -195,8 +200,8 @@ def _hlos(request: Request) -> str:
 
 
 def _hlo(index: int, before: str, after: str, drawing: str, optimized_drawing: str) -> str:
-    found = re.search(r"^HloModule ([^\s,]+)", before, re.MULTILINE)
-    name = found[1] if found else "module"
+    heading = re.search(r"^HloModule ([^\s,]+)", before, re.MULTILINE)
+    name = heading[1] if heading else "module"
     return "".join(
         [
             _details(f"{name}: before fusion, drawn", _drawing(drawing, f"before{index}", "HLO before fusion")),
@@ -226,8 +231,8 @@ def _drawing(dot: str, name: str, what: str) -> str:
     if (nodes := dot.count(" [label=")) > INSTRUCTIONS:
         return _note(f"It has {nodes:,} instructions, and at most {INSTRUCTIONS:,} are drawn. The text below has them.")
     svg = graphviz.draw(dot)
-    found = re.search(r'width="(\d+)pt"', svg)
-    svg = svg.replace("<svg ", f'<svg style="--w:{found[1] if found else 900}px" ', 1)
+    width = re.search(r'width="(\d+)pt"', svg)
+    svg = svg.replace("<svg ", f'<svg style="--w:{width[1] if width else 900}px" ', 1)
     choices = "".join(
         f'<label><input type="radio" name="zoom-{name}" value="{value}"{" checked" if value == "fit" else ""}> {text}</label>'
         for value, text in (("fit", "fit"), ("50", "50 %"), ("100", "100 %"), ("200", "200 %"))
@@ -246,7 +251,7 @@ def _memory(name: str, program: dict[str, Any]) -> str:
         used = plots.live_bytes(values, len(steps))
         at = max(range(len(used)), key=used.__getitem__)
         alive = sorted(
-            (each for each in values if each.first <= at <= each.last), key=lambda each: each.start - each.end
+            (value for value in values if value.first <= at <= value.last), key=lambda value: value.start - value.end
         )
         text += (
             f" {used[at]:,} bytes are in use at step {at}, the most.</p>"
@@ -256,7 +261,7 @@ def _memory(name: str, program: dict[str, Any]) -> str:
                 f"{len(alive)} values in use at step {at}",
                 _table(
                     ("written by", "at address", "bytes", "from step", "to step"),
-                    [(each.kernel, each.start, each.end - each.start, each.first, each.last) for each in alive],
+                    [(value.kernel, value.start, value.end - value.start, value.first, value.last) for value in alive],
                 ),
             )
         )
@@ -264,7 +269,7 @@ def _memory(name: str, program: dict[str, Any]) -> str:
         text += "</p>"
 
     def places(step: dict[str, Any], what: str) -> str:
-        return "; ".join(f"{each['of']} at {each['offset']:,}, {each['bytes']:,} bytes" for each in step[what])
+        return "; ".join(f"{place['of']} at {place['offset']:,}, {place['bytes']:,} bytes" for place in step[what])
 
     rows = [
         (number, step["kernel"], step["times"], step["origin"], places(step, "reads"), places(step, "writes"))
@@ -276,31 +281,31 @@ def _memory(name: str, program: dict[str, Any]) -> str:
 def _time(
     request: Request,
     programs: Sequence[tuple[str, dict[str, Any]]],
-    found: measured.Measured | None,
+    measurement: measured.Measured | None,
     stamps: Sequence[tuple[str, dict[str, Any]]],
 ) -> str:
     if not programs:
         return ""
     target = request.label or "//your:target"
     command = f"bazel run @rules_tfaot//tools:measure -- {target} --out={request.name}.measured.json"
-    if found is None:
-        arithmetic = "".join(_planned(*each) for each in programs)
+    if measurement is None:
+        arithmetic = "".join(_planned(*named) for named in programs)
         return (
             "<p>Nothing was measured. To see the time of each kernel and a roofline, run this command, and set "
             f'<code>measured = "{escape(request.name)}.measured.json"</code> on the target:</p>'
             f'<pre tabindex="0">{escape(command)}</pre>' + arithmetic
         )
     own = next((stamp["fingerprint"] for _, stamp in stamps), "")
-    text = f"<p>Measured on {escape(found.cpu)}, {escape(found.date)}, on one core.</p>"
-    if found.fingerprint != own:
+    text = f"<p>Measured on {escape(measurement.cpu)}, {escape(measurement.date)}, on one core.</p>"
+    if measurement.fingerprint != own:
         text += _warn(
-            f"The measured model has the fingerprint {found.fingerprint}, and this one has {own}. Measure again: {command}"
+            f"The measured model has the fingerprint {measurement.fingerprint}, and this one has {own}. Measure again: {command}"
         )
-    known: dict[str, list[dict[str, Any]]] = {}
+    steps_of: dict[str, list[dict[str, Any]]] = {}
     for _, program in programs:
         for step in program["steps"]:
-            known.setdefault(step["kernel"], []).append(step)
-    return text + "".join(_profile(profile, known, found.peaks) for profile in found.profiles)
+            steps_of.setdefault(step["kernel"], []).append(step)
+    return text + "".join(_profile(profile, steps_of, measurement.peaks) for profile in measurement.profiles)
 
 
 def _planned(name: str, program: dict[str, Any]) -> str:
@@ -314,11 +319,11 @@ def _planned(name: str, program: dict[str, Any]) -> str:
     return _details(f"{name}: {flops:,} arithmetic operations in a run", _table(("kernel", "operations", ""), rows))
 
 
-def _profile(profile: measured.Profile, known: dict[str, list[dict[str, Any]]], peaks: dict[str, float]) -> str:
+def _profile(profile: measured.Profile, steps_of: dict[str, list[dict[str, Any]]], peaks: dict[str, float]) -> str:
     total = sum(kernel.microseconds for kernel in profile.kernels) or 1.0
     rows, points = [], []
-    for kernel in sorted(profile.kernels, key=lambda each: -each.microseconds):
-        steps = known.get(kernel.name, [])
+    for kernel in sorted(profile.kernels, key=lambda kernel: -kernel.microseconds):
+        steps = steps_of.get(kernel.name, [])
         calls = sum(step["times"] for step in steps)
         flops = sum((step["operations"] or 0) * step["times"] for step in steps)
         moved = sum(place["bytes"] * step["times"] for step in steps for place in (*step["reads"], *step["writes"]))
@@ -359,17 +364,17 @@ def _profile(profile: measured.Profile, known: dict[str, list[dict[str, Any]]], 
     return text + _table(head, rows)
 
 
-def _numbers(request: Request, manifest: Manifest, found: measured.Measured | None) -> str:
+def _numbers(request: Request, manifest: Manifest, measurement: measured.Measured | None) -> str:
     if not request.programs:
         return ""
-    if found is None or not found.tested:
+    if measurement is None or not measurement.tested:
         names = [output.name for entry in manifest.entry_points for output in entry.outputs]
         names += [variable.name for variable in manifest.written]
-        command = "//tools:measure" if found is None else "the target's test, which gen_test = False leaves out,"
+        command = "//tools:measure" if measurement is None else "the target's test, which gen_test = False leaves out,"
         return f"<p>The test compares {escape(_listed(names))} with TensorFlow. {command} adds what it finds.</p>"
     text = ""
-    for tested in found.tested:
-        failed = sum(each.verdict == "FAILED" for each in tested.comparisons)
+    for tested in measurement.tested:
+        failed = sum(comparison.verdict == "FAILED" for comparison in tested.comparisons)
         title = f"{tested.program}, {tested.isa}: {len(tested.comparisons)} comparisons, {failed} failed"
         if tested.first:
             text += _warn(f"{title}. The first to diverge, in the order of execution: {tested.first}.")
@@ -379,17 +384,17 @@ def _numbers(request: Request, manifest: Manifest, found: measured.Measured | No
             text += _warn(f"Not verified: {_listed(tested.unverified)}. A wrong value of them can pass.")
         rows = [
             (
-                each.step,
-                each.tensor,
-                f"{each.absolute:.3g}",
-                f"{each.ulp:.3g}",
-                f"{each.share:.1%}",
-                _Html(plots.bar(each.share)),
-                f"{each.sees:.3g}",
-                f"{100 * each.checked:.4g}%",
-                each.verdict,
+                comparison.step,
+                comparison.tensor,
+                f"{comparison.absolute:.3g}",
+                f"{comparison.ulp:.3g}",
+                f"{comparison.share:.1%}",
+                _Html(plots.bar(comparison.share)),
+                f"{comparison.sees:.3g}",
+                f"{100 * comparison.checked:.4g}%",
+                comparison.verdict,
             )
-            for each in tested.comparisons
+            for comparison in tested.comparisons
         ]
         head = ("step", "tensor", "max abs", "max ulp", "tolerance", "", "sees", "checked", "")
         text += _details("Each tensor, in the order of execution", _table(head, rows), opened=bool(failed))
@@ -409,14 +414,14 @@ def _tensors(title: str, tensors: Sequence[Tensor], kind: str) -> str:
     if not tensors:
         return ""
     rows = [
-        (each.name, f"{each.cpp_name}()", f"{each.dtype}[{', '.join(map(str, each.shape))}]", each.bytes)
-        for each in tensors
+        (tensor.name, f"{tensor.cpp_name}()", f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]", tensor.bytes)
+        for tensor in tensors
     ]
     return _details(f"{title} ({len(tensors)})", _table((f"TensorFlow's {kind}", "C++", "type", "bytes"), rows))
 
 
 def _passes(name: str, passes: dict[str, Any]) -> str:
-    changed = [(each, count) for each, count in passes.items() if isinstance(count, int) and count]
+    changed = [(pass_name, count) for pass_name, count in passes.items() if isinstance(count, int) and count]
     return _details(f"{name}: {len(changed)} passes changed it", _table(("pass", "places"), changed))
 
 
@@ -476,13 +481,13 @@ def _again(request: Request, manifest: Manifest, stamps: Sequence[tuple[str, dic
         f"New values of the {frozen} frozen variables compile the code again." if frozen else "",
         "Names of nodes, comments, lines, and files don't count.",
     ]
-    found = "".join(f"<li>{escape(line)}</li>" for line in specialized.findings(build))
+    items = "".join(f"<li>{escape(line)}</li>" for line in specialized.findings(build))
     return (
         _table(("component", "now", "what changes it, and so compiles the model again"), rows)
         + "".join(f"<p>{line}</p>" for line in lines if line)
         + (
-            f"<p>The code is specialized to values that could be inputs or variables:</p><ul>{found}</ul>"
-            if found
+            f"<p>The code is specialized to values that could be inputs or variables:</p><ul>{items}</ul>"
+            if items
             else ""
         )
     )
@@ -516,9 +521,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
     rows = list(rows)
     body = "\n".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows[:ROWS])
-    titles = "".join(f'<th scope="col">{escape(each)}</th>' for each in head)
+    titles = "".join(f'<th scope="col">{escape(title)}</th>' for title in head)
     note = _note(f"The first {ROWS} of {len(rows):,} rows.") if len(rows) > ROWS else ""
-    label = escape(next((each for each in head if each), "table"))
+    label = escape(next((title for title in head if title), "table"))
     return (
         f'{note}<div class="scroll" tabindex="0" role="group" aria-label="Table: {label}"><table>\n'
         f"<thead><tr>{titles}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>\n"

@@ -54,7 +54,7 @@ def values(program: Mapping[str, Any]) -> list[Value]:
     for first, last in program["loops"]:  # the next round needs what this one finds
         for value in made:
             if value.first < first <= value.last:
-                later = (each.first - 1 for each in made if each.first > value.last and _overlap(each, value))
+                later = (other.first - 1 for other in made if other.first > value.last and _overlap(other, value))
                 value.last = max(value.last, min([last, *later]))
     return [value for value in made if value.last >= value.first]
 
@@ -65,7 +65,9 @@ def _overlap(one: Value, other: Value) -> bool:
 
 def live_bytes(values: Sequence[Value], length: int) -> list[int]:
     """Returns the bytes that are in use in each step."""
-    return [sum(each.end - each.start for each in values if each.first <= now <= each.last) for now in range(length)]
+    return [
+        sum(value.end - value.start for value in values if value.first <= now <= value.last) for now in range(length)
+    ]
 
 
 def memory(values: Sequence[Value], size: int, length: int) -> str:

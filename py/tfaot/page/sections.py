@@ -16,17 +16,17 @@ def sections(data: bytes) -> dict[str, int]:
     (start,) = struct.unpack_from("<Q", data, 0x28)
     size, count, names = struct.unpack_from("<HHH", data, 0x3A)
     table = [struct.unpack_from("<IIQQQQ", data, start + index * size) for index in range(count)]
-    found: Counter[str] = Counter()
+    bytes_of: Counter[str] = Counter()
     for name, kind, flags, _, _, length in table:
         if flags & 2 and length:  # it is in memory when the program runs
             at = table[names][4] + name
             full = data[at : data.index(b"\0", at)].decode()
-            found[_kind(full, kind)] += length
-    return dict(found)
+            bytes_of[_kind(full, kind)] += length
+    return dict(bytes_of)
 
 
 def _kind(name: str, kind: int) -> str:
-    for known in (".text", ".rodata", ".data.rel.ro", ".data", ".eh_frame"):
-        if name == known or name.startswith((known + ".", known + "_")):
-            return known
+    for section in (".text", ".rodata", ".data.rel.ro", ".data", ".eh_frame"):
+        if name == section or name.startswith((section + ".", section + "_")):
+            return section
     return ".bss" if kind == 8 else ".rodata" if name.startswith((".lrodata", ".tfaot_constants")) else name

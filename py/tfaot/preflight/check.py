@@ -40,7 +40,14 @@ def check(request: ModelRequest) -> Report:
         names = [own for _, own in request.entry_points] or _default(source)
     except TfaotError as error:
         return failed(request, error)
-    return Report.of(tf.__version__, request.model.path, [_entry_point(source, name, request) for name in names])
+    labels: set[str] = set()
+    entry_points = [_entry_point(source, name, request, labels) for name in names]
+    try:
+        if labels:
+            AssumedDims(request.dims, batched=False).check_used(request.model.path, labels)
+    except TfaotError as error:
+        return failed(request, error)
+    return Report.of(tf.__version__, request.model.path, entry_points)
 
 
 def failed(request: ModelRequest, error: TfaotError) -> Report:
@@ -91,7 +98,7 @@ def _graphs(model: Model) -> list[graph_pb2.GraphDef]:
 
 
 def _recursion(nesting: Nesting, name: str) -> Finding:
-    call = next(each for each in nesting.calls[name] if each.function in nesting.recursive)
+    call = next(candidate for candidate in nesting.calls[name] if candidate.function in nesting.recursive)
     place = Place(call.node.name, call.function, nesting.chain(call.function), 1, "", "")
     what = f"the function {name} calls itself, which compiled code can't"
     return Finding("recursion", BLOCKER, call.node.op, what, "use a loop", 1, (place,))
@@ -107,13 +114,15 @@ def _default(source: Source) -> tuple[str, ...]:
         return source.entry_points
 
 
-def _entry_point(source: Source, name: str, request: ModelRequest) -> EntryPoint:
+def _entry_point(source: Source, name: str, request: ModelRequest, labels: set[str]) -> EntryPoint:
+    """Checks an entry point, and adds its inputs to `labels`."""
     dims = AssumedDims(request.dims, batched=False)
     try:
         function = source.function(name, dims)
         frozen = _frozen(request, function)
     except TfaotError as error:
         return _unreadable(name, error)
+    labels |= {edge.label for edge in function.inputs}
     return Checker(function, frozen=frozen, opened=dims.opened(batched=bool(request.batch_sizes))).entry_point()
 
 
@@ -221,7 +230,7 @@ class Checker:
             self._add("unsupported_op", BLOCKER, function, node, f"XLA can't compile {node.op}: {why}", rewrite)
             return False
         lacking = sorted({dtype for dtype, _ in missing.dtypes.values()})
-        common = set.intersection(*(set(each) for _, each in missing.dtypes.values()))
+        common = set.intersection(*(set(compiled) for _, compiled in missing.dtypes.values()))
         allowed = [dtype.name for dtype in dtypes.ALL if dtype.name in common]
         what = f"XLA can't compile {node.op} of {', '.join(lacking)}"
         rewrite = f"cast its operands to a dtype that XLA has it for: {', '.join(allowed)}"
@@ -255,7 +264,7 @@ class Checker:
             if argument in tolerated:
                 continue
             operands = self._operands(node, defined, argument)
-            unknown = next(filter(None, (self._constants.operand(function, each) for each in operands)), None)
+            unknown = next(filter(None, (self._constants.operand(function, operand) for operand in operands)), None)
             if unknown is not None:
                 self._not_constant(function, node, argument, unknown)
 
@@ -342,19 +351,19 @@ class Checker:
                     rewrite = f"use one of {', '.join(dtype.name for dtype in dtypes.ALL)}"
                     self._add_place("edge_dtype", BLOCKER, "", what, rewrite, _edge_place(edge, ""))
         if self._opened:
-            sizes = {each.edge.label: each.assumed for each in self._opened}
+            sizes = {opened.edge.label: opened.assumed for opened in self._opened}
             where = " on the target" if caller.in_bazel() else ""
             rewrite = f"give the sizes{where}, such as {caller.setting('dims', sizes)}"
-            if all(each.edge.shape is not None and None not in each.edge.shape[1:] for each in self._opened):
+            if all(opened.edge.shape is not None and None not in opened.edge.shape[1:] for opened in self._opened):
                 rewrite += ", or serve any batch: " + caller.setting("batch_sizes", [1, 8, 64])
-            for each in self._opened:
+            for opened in self._opened:
                 what = "inputs have dimensions that aren't known at build time"
-                self._add_place("unknown_size", NEEDED, "", what, rewrite, _edge_place(each.edge, each.because))
+                self._add_place("unknown_size", NEEDED, "", what, rewrite, _edge_place(opened.edge, opened.because))
 
     def _empty_slices(self) -> None:
-        found = [node for node in self._nesting.bodies[""].nodes if node.op in knowledge.EMPTY_SLICES]
-        sizes = shapes.known(self._graph) if found else {}
-        for node in found:
+        nodes = [node for node in self._nesting.bodies[""].nodes if node.op in knowledge.EMPTY_SLICES]
+        sizes = shapes.known(self._graph) if nodes else {}
+        for node in nodes:
             defined = definition(node.op)
             assert defined is not None
             (value,) = self._operands(node, defined, knowledge.EMPTY_SLICES[node.op])

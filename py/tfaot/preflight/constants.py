@@ -108,8 +108,8 @@ class Constants:
 
     def _first(self, function: str, operands: Collection[str]) -> Unknown | None:
         for operand in operands:
-            if not operand.startswith("^") and (found := self.operand(function, operand)):
-                return found
+            if not operand.startswith("^") and (unknown := self.operand(function, operand)):
+                return unknown
         return None
 
     def _argument(self, function: str, index: int) -> Unknown | None:
@@ -121,8 +121,8 @@ class Constants:
             first = kind.first if kind else 0
             if first + index >= len(data):
                 continue
-            if found := self.operand(call.function, data[first + index]):
-                return found
+            if unknown := self.operand(call.function, data[first + index]):
+                return unknown
             if kind is not None and kind.is_loop and not self._invariant(call.node, index):
                 return Unknown(f"what the loop {call.node.name!r} changes")
         return None
@@ -134,15 +134,15 @@ class Constants:
             if not self._invariant(node, port):
                 return Unknown(f"what the loop {node.name!r} computes")
             return self.operand(function, data[port])
-        callees = [each.name for key, each in functions_of(node) if key in call.functions]
+        callees = [callee.name for key, callee in functions_of(node) if key in call.functions]
         for callee in callees:
-            if found := self._result(callee, port):
-                return found
+            if unknown := self._result(callee, port):
+                return unknown
         # One of several branches, which may differ.
         if self._same(callees, port):
             return None
-        if call.first and node.op != "RemoteCall" and (found := self.operand(function, data[0])):
-            return Unknown(f"which branch {node.name!r} takes, and so {found.reason}")
+        if call.first and node.op != "RemoteCall" and (unknown := self.operand(function, data[0])):
+            return Unknown(f"which branch {node.name!r} takes, and so {unknown.reason}")
         return None
 
     def _result(self, function: str, port: int) -> Unknown | None:
@@ -171,17 +171,17 @@ class Constants:
             if node is not None and node.op == "Const":
                 return literal(node)
             if node is not None and node.op == "Pack":
-                parts = [self.literal(function, each) for each in node.input if not each.startswith("^")]
-                known = [part for part in parts if part is not None]
-                return np.stack(known) if len(known) == len(parts) else None
+                parts = [self.literal(function, operand) for operand in node.input if not operand.startswith("^")]
+                literals = [part for part in parts if part is not None]
+                return np.stack(literals) if len(literals) == len(parts) else None
             if node is None or node.op not in FORWARDS | IDENTITIES:
                 return None
             operand = node.input[body.edge(operand)[1] if node.op == "IdentityN" else 0]
 
     def _invariant(self, loop: node_def_pb2.NodeDef, index: int) -> bool:
         """Returns whether a loop's body returns an argument unchanged."""
-        for key, each in functions_of(loop):
-            body = self._nesting.bodies.get(each.name)
+        for key, called in functions_of(loop):
+            body = self._nesting.bodies.get(called.name)
             if key != "body" or body is None:
                 continue
             if index >= len(body.returns):

@@ -6,11 +6,12 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from tensorflow.core.framework import node_def_pb2, op_def_pb2
+from tensorflow.core.framework import node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import kernels
 from tensorflow.python.util import pywrap_xla_ops
 
 from tfaot.core import knowledge
+from tfaot.graph import collectives, linear
 from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.ops import attribute_of
 
@@ -19,11 +20,29 @@ DEVICE = "XLA_CPU_JIT"
 
 _CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
 
-SUBSTITUTED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp", *_CONTROL_FLOW})
-"""Ops without a kernel that tfcompile replaces: the model's inputs and variables, and TensorFlow 1's control flow."""
+SUBSTITUTED = frozenset(
+    {
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "VarHandleOp",
+        *_CONTROL_FLOW,
+        *collectives.OPS,
+        *collectives.GROUPS,
+    }
+)
+"""Ops without a kernel that tfcompile or our own code replaces: the model's inputs and variables, TensorFlow 1's control flow, and
+collectives."""
 
 Constraints = Mapping[str, frozenset[int]]
 """By attribute, the dtypes (`tensorflow.DataType`) that it may have. An attribute that is missing may have any."""
+
+_LINEAR: Constraints = {
+    "T": frozenset(
+        (types_pb2.DT_HALF, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
+    )
+}
+"""Those of the ops that the runtime computes instead of XLA."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +57,14 @@ class Missing:
 def table() -> Mapping[str, tuple[Constraints, ...]]:
     """Returns the dtypes of each op's kernels. A node needs one kernel that has all its dtypes."""
     pywrap_xla_ops.get_cpu_kernel_names()  # adds XLA's kernels to the registry
-    found: dict[str, list[Constraints]] = {}
+    by_op: dict[str, list[Constraints]] = {}
     for kernel in kernels.get_all_registered_kernels().kernel:
         if kernel.device_type == DEVICE:
-            found.setdefault(kernel.op, []).append(
-                {each.name: frozenset(each.allowed_values.list.type) for each in kernel.constraint}
+            by_op.setdefault(kernel.op, []).append(
+                {constraint.name: frozenset(constraint.allowed_values.list.type) for constraint in kernel.constraint}
             )
-    return {op: tuple(found[op]) for op in sorted(found)}
+    by_op |= {op: [_LINEAR] for op in linear.OPS}
+    return {op: tuple(by_op[op]) for op in sorted(by_op)}
 
 
 def missing(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef | None) -> Missing | None:
@@ -61,7 +81,7 @@ def missing(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef | None) -> Mis
         return Missing({})
     refused = knowledge.REFUSED_DTYPES.get(node.op, {})
     lacking = [_lacking(node, defined, constraints, refused) for constraints in registered]
-    return None if any(not each for each in lacking) else Missing(min(lacking, key=len))
+    return None if any(not lack for lack in lacking) else Missing(min(lacking, key=len))
 
 
 def compiled_dtypes(op: str) -> tuple[Mapping[str, tuple[str, ...]], ...]:
@@ -84,8 +104,8 @@ def _lacking(
     result = {}
     for name, allowed in constraints.items():
         value = attribute_of(node, name, defined)
-        given = list(value.list.type) if value.WhichOneof("value") == "list" else [value.type]
+        enums = list(value.list.type) if value.WhichOneof("value") == "list" else [value.type]
         compiled = _without(allowed, refused.get(name, ""))
-        if wrong := [dtype for dtype in map(dtype_shown, given) if dtype not in compiled]:
+        if wrong := [dtype for dtype in map(dtype_shown, enums) if dtype not in compiled]:
             result[name] = (wrong[0], compiled)
     return result

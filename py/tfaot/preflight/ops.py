@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import dtypes as tf_dtypes
 
 from tfaot.core import dtypes, knowledge
 from tfaot.preflight import kernels
@@ -56,7 +57,7 @@ def _row(op: op_def_pb2.OpDef) -> Row:
     if name in knowledge.NOT_AHEAD_OF_TIME:
         return Row(name, False, knowledge.NOT_AHEAD_OF_TIME[name], knowledge.lowered_otherwise(name), (), (), "")
     tolerated = {*knowledge.TOLERATED.get(name, ()), *knowledge.ONE_STEP.get(name, ())}
-    constants = tuple(each for each in knowledge.CONSTANTS.get(name, ()) if each not in tolerated)
+    constants = tuple(argument for argument in knowledge.CONSTANTS.get(name, ()) if argument not in tolerated)
     return Row(name, True, "", "", kernels.compiled_dtypes(name), constants, knowledge.hazard(name))
 
 
@@ -69,7 +70,8 @@ def markdown(version: str) -> str:
     """Returns the table as a page, for a TensorFlow version."""
     table = rows()
     good = [row for row in table if row.compiles]
-    by_dtypes = _grouped(good, lambda row: _shown(row.dtypes) or "any")
+    definitions = {str(op.name): _allowed(op) for op in registered()}
+    by_dtypes = _grouped(good, lambda row: _shown(row.dtypes, definitions[row.op]) or "any")
     by_constants = _grouped(good, lambda row: ", ".join(f"`{name}`" for name in row.constants))
     by_hazard = _grouped(good, lambda row: row.hazard)
     why: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -88,7 +90,7 @@ def markdown(version: str) -> str:
         "## Ops that compile",
         "",
         "Dtypes are by the attribute of the op's definition. An attribute that isn't listed can have any dtype that the op's "
-        "definition allows. *numbers* are all floating-point, integer, and complex dtypes that C++ can pass.",
+        "definition allows and C++ can pass. *numbers* are all such floating-point, integer, and complex dtypes.",
         "",
         "| dtypes | ops |",
         "|---|---|",
@@ -98,7 +100,9 @@ def markdown(version: str) -> str:
         "",
         "| arguments | ops |",
         "|---|---|",
-        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_constants.items()),
+        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_constants.items() if len(ops) > 1),
+        "",
+        "Of single ops: " + "; ".join(f"{ops[0]}: {key}" for key, ops in by_constants.items() if len(ops) == 1) + ".",
         "",
         "These ops behave unlike TensorFlow's:",
         "",
@@ -126,7 +130,7 @@ def _grouped(table: Iterable[Row], of: Callable[[Row], str]) -> dict[str, list[s
 
 _REALS = ("float16", "bfloat16", "float32", "float64")
 _COMPLEX = ("complex64", "complex128")
-_INTEGERS = tuple(each.name for each in dtypes.ALL if each.name.lstrip("u").startswith("int"))
+_INTEGERS = tuple(dtype.name for dtype in dtypes.ALL if dtype.name.lstrip("u").startswith("int"))
 _GROUPS = (
     ("numbers", (*_REALS, *_INTEGERS, *_COMPLEX)),
     ("reals", _REALS),
@@ -136,18 +140,37 @@ _GROUPS = (
 """Words for sets of dtypes, larger ones first."""
 
 
-def _shown(found: Iterable[Mapping[str, tuple[str, ...]]]) -> str:
-    return "; or ".join(
-        ", ".join(f"`{attribute}`: {_words(names)}" for attribute, names in sorted(constraints.items()))
-        for constraints in found
-        if constraints
+_OTHERS = ("string", "resource", "variant")
+"""Dtypes that only the inside of a model has."""
+
+
+def _allowed(op: op_def_pb2.OpDef) -> dict[str, set[str]]:
+    """Returns the dtypes that an op's definition allows, by attribute, if it limits them."""
+    return {
+        str(attribute.name): {tf_dtypes.as_dtype(dtype).name for dtype in attribute.allowed_values.list.type}
+        for attribute in op.attr
+        if attribute.HasField("allowed_values")
+    }
+
+
+def _shown(alternatives: Iterable[Mapping[str, tuple[str, ...]]], allowed: Mapping[str, set[str]]) -> str:
+    """Lists the dtypes of each kernel, without attributes that can have all that the definition allows."""
+    of_c = {*dtypes.BY_NAME, *_OTHERS}
+    shown = (
+        ", ".join(
+            f"`{attribute}`: {_words(names)}"
+            for attribute, names in sorted(constraints.items())
+            if attribute not in allowed or not allowed[attribute] & of_c <= set(names)
+        )
+        for constraints in alternatives
     )
+    return "; or ".join(dict.fromkeys(text for text in shown if text))
 
 
 def _words(names: tuple[str, ...]) -> str:
     """Returns a short form of a list of dtypes, without those that C++ has no type for."""
-    left = [name for name in (each.name for each in dtypes.ALL) if name in names]
-    others = [name for name in names if name not in dtypes.BY_NAME and name in ("string", "resource", "variant")]
+    left = [name for name in (dtype.name for dtype in dtypes.ALL) if name in names]
+    others = [name for name in names if name not in dtypes.BY_NAME and name in _OTHERS]
     words = []
     for word, group in _GROUPS:
         if set(group) <= set(left):

@@ -56,7 +56,7 @@ def html(report: Report) -> str:
 
 
 def _entry_point(entry: EntryPoint) -> str:
-    counts = ", ".join(f"{len(entry.of(each))} {each}" for each in SEVERITIES)
+    counts = ", ".join(f"{len(entry.of(severity))} {severity}" for severity in SEVERITIES)
     name = escape(entry.name or "The model")
     lines = [
         "<section>",

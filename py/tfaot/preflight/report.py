@@ -129,18 +129,19 @@ class Report:
         """Makes a report of entry points, sorting their findings."""
         order = {severity: number for number, severity in enumerate(SEVERITIES)}
         kinds = {kind: number for number, kind in enumerate(KINDS)}
-        found = tuple(
+        ordered = tuple(
             dataclasses.replace(
                 entry,
                 findings=tuple(
                     sorted(
-                        entry.findings, key=lambda each: (order[each.severity], kinds[each.kind], each.op, each.what)
+                        entry.findings,
+                        key=lambda finding: (order[finding.severity], kinds[finding.kind], finding.op, finding.what),
                     )
                 ),
             )
             for entry in entry_points
         )
-        return cls(FORMAT, tensorflow, model, not any(entry.of(BLOCKER) for entry in found), found)
+        return cls(FORMAT, tensorflow, model, not any(entry.of(BLOCKER) for entry in ordered), ordered)
 
     def to_json(self) -> str:
         """Returns the report as JSON; docs/reference/report.schema.json describes it."""
@@ -149,7 +150,7 @@ class Report:
     @property
     def summary(self) -> str:
         """The result in one line."""
-        count = {each: sum(len(entry.of(each)) for entry in self.entry_points) for each in SEVERITIES}
+        count = {severity: sum(len(entry.of(severity)) for entry in self.entry_points) for severity in SEVERITIES}
         severities = [_counted(count[BLOCKER], "blocker"), _counted(count[HAZARD], "hazard")]
         if count[NEEDED]:
             severities.insert(1, f"{count[NEEDED]} to fill in")

@@ -52,16 +52,16 @@ class AssumedDims(Dims):
         Args:
           batched: whether the target says what a first dimension may be.
         """
-        found = [edge for edge in self.seen if self._is_open(edge)]
+        edges = [edge for edge in self.seen if self._is_open(edge)]
         if batched:
-            found = [edge for edge in found if (shape := self._given(edge)) is None or None in shape[1:]]
-        return [Open(edge, self._assume(edge).shape or ()) for edge in found]
+            edges = [edge for edge in edges if (shape := self._given(edge)) is None or None in shape[1:]]
+        return [Open(edge, self._assume(edge).shape or ()) for edge in edges]
 
     def _given(self, edge: Edge) -> Shape | None:
-        given = self.given.get(edge.label)
-        if given is None or edge.shape is None or len(given) != len(edge.shape):
-            return edge.shape if given is None else given
-        return tuple(a if b is None else b for a, b in zip(edge.shape, given, strict=True))
+        asked = self.given.get(edge.label)
+        if asked is None or edge.shape is None or len(asked) != len(edge.shape):
+            return edge.shape if asked is None else asked
+        return tuple(a if b is None else b for a, b in zip(edge.shape, asked, strict=True))
 
     def _is_open(self, edge: Edge) -> bool:
         shape = self._given(edge)
@@ -100,12 +100,12 @@ def lost(graph: graph_pb2.GraphDef, nesting: Nesting, outputs: Mapping[str, str]
       nesting: the same graph.
       outputs: labels of the outputs, by `node:port`.
     """
-    found: dict[tuple[str, str, str], list[str]] = {}
+    lost: dict[tuple[str, str, str], list[str]] = {}
     typed = _imported(graph)
     for tensor, label in outputs.items() if typed else ():
         for place in _first(nesting, "", typed, [typed.get_tensor_by_name(tensor)], graph.library):
-            found.setdefault(place, []).append(label)
-    return [Lost(*place, tuple(dict.fromkeys(labels))) for place, labels in found.items()]
+            lost.setdefault(place, []).append(label)
+    return [Lost(*place, tuple(dict.fromkeys(labels))) for place, labels in lost.items()]
 
 
 def known(graph: graph_pb2.GraphDef) -> dict[str, Shape | None]:
@@ -135,7 +135,7 @@ def _first(
         if tensor.op.name in seen:
             continue
         seen.add(tensor.op.name)
-        before = [each for each in tensor.op.inputs if not _known(each)]
+        before = [operand for operand in tensor.op.inputs if not _known(operand)]
         if before:
             queue += before
             continue
@@ -155,12 +155,12 @@ def _inside(nesting: Nesting, tensor: Any, library: Any, depth: int) -> Iterator
     """Yields the nodes in the functions that a node calls."""
     node = tensor.op.node_def
     first = CALLS[node.op].first if node.op in CALLS else 0
-    callees = [node.op] if node.op in nesting.library else [each.name for _, each in functions_of(node)]
+    callees = [node.op] if node.op in nesting.library else [called.name for _, called in functions_of(node)]
     for name in callees:
         definition = nesting.library.get(name)
         if definition is None:
             continue
-        shapes = [each.shape.as_proto() for each in list(tensor.op.inputs)[first:]]
+        shapes = [operand.shape.as_proto() for operand in list(tensor.op.inputs)[first:]]
         unknown = tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
         shapes = (shapes + [unknown] * len(definition.signature.input_arg))[: len(definition.signature.input_arg)]
         try:

@@ -309,7 +309,7 @@ def context_of(
     """Returns everything that the templates use."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
-    found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
+    compiled_functions = functions.functions(manifest, [(one.entry_point, one.batch) for one in compiled])
     arena = _Arena()
     variables = _variables(manifest, class_name)
     setters = _setters(manifest, class_name)
@@ -317,7 +317,7 @@ def context_of(
     entries: list[Entry] = []
     for entry in manifest.entry_points:
         first = entries[-1].first + len(entries[-1].inputs) + len(entries[-1].outputs) if entries else 0
-        own = [function for function in found if function.entry_point == entry]
+        own = [function for function in compiled_functions if function.entry_point == entry]
         entries.append(_entry(manifest, entry, first, own, variables, arena, setters, places))
     members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
     members += [variable.member for variable in variables]
@@ -332,7 +332,7 @@ def context_of(
         "header": header,
         "header_digest": fingerprint.digest(header),
         "only": fingerprint.MODELS,
-        "private_headers": [each.header for each in compiled],
+        "private_headers": [one.header for one in compiled],
         "variables_symbol": f"tfaot_{symbol}_variables",
         "tensorflow": manifest.tensorflow,
         "entries": entries,
@@ -351,6 +351,7 @@ def context_of(
         "flush_denormals": flush_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
+        "replicas": manifest.replicas,
         "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
@@ -369,13 +370,13 @@ def deviations(manifest: Manifest) -> list[str]:
     if not manifest.weights.names:
         return []
     entries = [manifest.entry_point(call.entry_point) for call in manifest.calls]
-    found = (
+    floating = (
         f"{entry.name}/{output.cpp_name}"
         for entry in entries
         for output in entry.outputs
         if dtypes.BY_NAME[output.dtype].floating
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(floating))
 
 
 def _taken(manifest: Manifest) -> set[str]:
@@ -383,13 +384,13 @@ def _taken(manifest: Manifest) -> set[str]:
     taken = {variable.cpp_name for variable in manifest.variables} | names.MEMBERS
     taken |= {entry.cpp_name for entry in manifest.entry_points}
     for entry in manifest.entry_points:
-        taken |= {each.cpp_name for each in (*entry.inputs, *entry.outputs)}
+        taken |= {tensor.cpp_name for tensor in (*entry.inputs, *entry.outputs)}
     return taken
 
 
 def _setters(manifest: Manifest, class_name: str) -> dict[str, str]:
     """Returns the functions that place inputs and outputs, by the C++ names of these."""
-    tensors = [each.cpp_name for entry in manifest.entry_points for each in (*entry.inputs, *entry.outputs)]
+    tensors = [tensor.cpp_name for entry in manifest.entry_points for tensor in (*entry.inputs, *entry.outputs)]
     taken = _taken(manifest) | set(_mutable(manifest, class_name))
     setters = names.unique_identifiers([f"set_{name}_data" for name in tensors], taken=taken, class_name=class_name)
     return dict(zip(tensors, setters, strict=True))
@@ -428,7 +429,7 @@ def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
 def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Variable]) -> list[dict[str, Any]]:
     """Returns what the generated test calls, with the variables that it sets before each call."""
     by_name = {variable.name: variables[index] for index, variable in enumerate(manifest.variables)}
-    restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
+    restored = [[by_name[variable.name] for variable in before] for before in manifest.restored()]
     return [
         {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}
         for step, call in enumerate(manifest.calls)
@@ -445,6 +446,8 @@ def described(manifest: Manifest) -> str:
     fields = dataclasses.asdict(manifest)
     for name in ("calls", "fingerprints", "weights"):
         del fields[name]
+    if fields["replicas"] == 1:
+        del fields["replicas"]
     for frozen in fields["frozen"]:
         del frozen["sha256"]
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

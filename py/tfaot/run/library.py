@@ -19,9 +19,6 @@ VERSION = 2
 CANCELLED = 8
 """`TFAOT_CANCELLED`."""
 
-UNKNOWN_INPUT = 100
-"""`TFAOT_UNKNOWN_INPUT`."""
-
 _BATCHED, _BOUNDED, _WRITTEN = 1, 2, 4
 
 
@@ -265,8 +262,8 @@ class Library:
         return Signature(
             index,
             _text(entry.name),
-            tuple(self._tensor(each, self.api.describe_input, index, each) for each in range(entry.inputs)),
-            tuple(self._tensor(each, self.api.describe_output, index, each) for each in range(entry.outputs)),
+            tuple(self._tensor(place, self.api.describe_input, index, place) for place in range(entry.inputs)),
+            tuple(self._tensor(place, self.api.describe_output, index, place) for place in range(entry.outputs)),
             entry.max_batch,
         )
 
@@ -375,9 +372,9 @@ def find(path: str | os.PathLike[str]) -> str:
     tried = [os.path.abspath(name)]
     if (files := _runfiles()) is not None:
         for place in (name, f"_main/{name}"):
-            found = files.Rlocation(place, "")
-            if found and os.path.exists(found):
-                return str(found)
+            runfile = files.Rlocation(place, "")
+            if runfile and os.path.exists(runfile):
+                return str(runfile)
         tried.append(f"the runfile _main/{name}")
     raise ModelError(
         f"there is no model {name!r}\n  found: neither of {' and '.join(tried)}\n"

@@ -73,10 +73,10 @@ class Tensors(Mapping[str, Array]):
         Raises:
           KeyError: there is none of this name.
         """
-        found = find(self._tensors, name, self._entry_point)
-        if found is None:
+        index = find(self._tensors, name, self._entry_point)
+        if index is None:
             raise KeyError(f"no {self._kind} is called {name!r}; there is {listed([t.member for t in self._tensors])}")
-        return found
+        return index
 
     def __getitem__(self, name: str) -> Array:
         return self._view(self.tensor(name))

@@ -45,31 +45,31 @@ def converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> A
       TfaotError: they have another shape, or a dtype whose values the tensor's can't hold.
     """
     dtype = tensor.numpy()
-    given = np.asarray(value)
+    array = np.asarray(value)
     plain = not isinstance(value, np.ndarray | np.generic)
-    if not _fits(given, dtype, plain=plain):
+    if not _fits(array, dtype, plain=plain):
         raise TfaotError(
-            f"{tensor.member!r} can't be {given.dtype}{list(given.shape)}",
+            f"{tensor.member!r} can't be {array.dtype}{list(array.shape)}",
             exists=f"it is {tensor}",
             do=f'convert the values if you want this: value.astype("{tensor.dtype}")',
         )
-    expected = given.shape[1:] == shape[1:] and given.ndim == len(shape) if tensor.batched else given.shape == shape
+    expected = array.shape[1:] == shape[1:] and array.ndim == len(shape) if tensor.batched else array.shape == shape
     if not expected:
         raise TfaotError(
-            f"{tensor.member!r} can't have the shape {list(given.shape)}",
+            f"{tensor.member!r} can't have the shape {list(array.shape)}",
             exists=f"it is {tensor}",
             do="pass an array of this shape",
         )
-    return given.astype(dtype, copy=False)
+    return array.astype(dtype, copy=False)
 
 
-def _fits(given: Array, dtype: np.dtype[Any], *, plain: bool) -> bool:
+def _fits(array: Array, dtype: np.dtype[Any], *, plain: bool) -> bool:
     """Whether a tensor of this dtype takes these values. Floats may round, and nothing else may lose anything.
 
     Python's own integers have no dtype that the caller chose, so their values decide.
     """
-    if np.can_cast(given.dtype, dtype, "safe"):
+    if np.can_cast(array.dtype, dtype, "safe"):
         return True
-    if plain and given.dtype.kind in "iu":
-        return dtype.kind != "b" and (dtype.kind not in "iu" or bool((given.astype(dtype) == given).all()))
-    return (given.dtype.kind in "fV" and dtype.kind in "fcV") or given.dtype.kind == dtype.kind == "c"
+    if plain and array.dtype.kind in "iu":
+        return dtype.kind != "b" and (dtype.kind not in "iu" or bool((array.astype(dtype) == array).all()))
+    return (array.dtype.kind in "fV" and dtype.kind in "fcV") or array.dtype.kind == dtype.kind == "c"

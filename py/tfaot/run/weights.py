@@ -53,8 +53,8 @@ class Weights:
         Raises:
           TfaotError: there is no such variable, or it has another dtype or shape.
         """
-        given, _arrays = values_of(self.library, {**(values or {}), **named})
-        return self._made(self.library.api.update_weights, self.handle, given, len(given))
+        values_by_name, _arrays = values_of(self.library, {**(values or {}), **named})
+        return self._made(self.library.api.update_weights, self.handle, values_by_name, len(values_by_name))
 
     def _made(self, function: Any, *arguments: Any) -> Weights:
         made = ctypes.c_void_p()
@@ -110,8 +110,8 @@ class LiveWeights:
         Raises:
           TfaotError: there is no such variable, or it has another dtype or shape. Nothing has changed.
         """
-        given, _arrays = values_of(self.library, {**(values or {}), **named})
-        self.library.check(self.library.api.live_update(self.handle, given, len(given)))
+        values_by_name, _arrays = values_of(self.library, {**(values or {}), **named})
+        self.library.check(self.library.api.live_update(self.handle, values_by_name, len(values_by_name)))
 
     def __repr__(self) -> str:
         return f"<live weights of {self.library.name}, now version {self.current.version}>"
@@ -122,15 +122,15 @@ def source_of(path: str | os.PathLike[str], *, copied: bool) -> lib.CSource:
     return lib.CSource(os.fsencode(path), None, 0, -1, int(copied))
 
 
-def values_of(library: Library, given: Mapping[str, npt.ArrayLike]) -> tuple[ctypes.Array[lib.CValue], list[Array]]:
+def values_of(library: Library, named: Mapping[str, npt.ArrayLike]) -> tuple[ctypes.Array[lib.CValue], list[Array]]:
     """Returns values of variables, as the library takes them, and the arrays that they are in.
 
     Raises:
       TfaotError: there is no such variable, or it has another dtype or shape.
     """
-    values = (lib.CValue * len(given))()
+    values = (lib.CValue * len(named))()
     arrays = []
-    for place, (name, value) in zip(values, given.items(), strict=True):
+    for place, (name, value) in zip(values, named.items(), strict=True):
         tensor = find(library.variables, name)
         if tensor is None:
             raise TfaotError(

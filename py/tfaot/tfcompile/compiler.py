@@ -44,7 +44,7 @@ class Made:
     """An `xla.HloProto`: the module that it generated code from, without the values of arrays, and their places in memory."""
 
 
-def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Made:
+def compile_for(isa: str, inputs: Inputs, outputs: Outputs) -> Made:
     """Compiles for a CPU level in a child process.
 
     The compiler numbers what it makes in a process. A separate process gives the same output for a level, regardless of
@@ -53,15 +53,17 @@ def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Made:
     Raises:
       TfaotError: the compiler refuses the graph or dies. If possible, the error names the node that it died of.
     """
-    what = given.manifest.cpp_class
+    what = inputs.manifest.cpp_class
     return isolate.run_isolated(
-        functools.partial(run, isa, given, outputs),
+        functools.partial(run, isa, inputs, outputs),
         what=f"compiling {what} for {isa}",
-        crashed=crash.error(what, [isa], given.xla_flags, lambda: crash.suspects(given, functools.partial(_dies, isa))),
+        crashed=crash.error(
+            what, [isa], inputs.xla_flags, lambda: crash.suspects(inputs, functools.partial(_dies, isa))
+        ),
     )
 
 
-def run(isa: str, given: Inputs, outputs: Outputs) -> Made:
+def run(isa: str, inputs: Inputs, outputs: Outputs) -> Made:
     """Compiles in this process, which must not have used XLA before, because XLA reads its flags on first use.
 
     Raises:
@@ -73,7 +75,7 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Made:
         header = os.path.join(folder, "header.h")
         # Later flags win. The target's own flags come last.
         ours = [environment.xla_flag("xla_dump_to", folder), *dumps.FLAGS]
-        if TARGETS[isa].vectors and given.weights() > _MANY_WEIGHTS:
+        if TARGETS[isa].vectors and inputs.weights() > _MANY_WEIGHTS:
             ours.append(f"--xla_cpu_prefer_vector_width={TARGETS[isa].vectors}")
         os.environ["XLA_FLAGS"] = " ".join([*ours, os.environ["XLA_FLAGS"]])
         dumped = dumps.folder()
@@ -81,13 +83,13 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Made:
         try:
             with zeroed_memory():
                 _pywrap_tfcompile.Compile(
-                    graph=given.graph,
-                    config=given.config,
-                    target_triple=given.target_triple or TARGETS[isa].triple,
+                    graph=inputs.graph,
+                    config=inputs.config,
+                    target_triple=inputs.target_triple or TARGETS[isa].triple,
                     target_cpu=TARGETS[isa].cpu,
                     target_features=TARGETS[isa].features,
-                    entry_point=given.function.symbol,
-                    cpp_class=for_isa(given.function.internal_class, isa),
+                    entry_point=inputs.function.symbol,
+                    cpp_class=for_isa(inputs.function.internal_class, isa),
                     out_function_object=outputs.objects,
                     out_metadata_object=os.path.join(
                         folder, "metadata.o"
@@ -100,12 +102,12 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Made:
                     gen_program_shape=False,
                 )
         except Exception as error:  # its types say nothing, so use its text
-            raise refusals.explain(str(error), given, given.manifest) from None
+            raise refusals.explain(str(error), inputs, inputs.manifest) from None
         path = dumps.find(
             dumped,
             dumps.AFTER,
-            what=given.manifest.cpp_class,
-            tensorflow=given.manifest.tensorflow,
+            what=inputs.manifest.cpp_class,
+            tensorflow=inputs.manifest.tensorflow,
             earlier=earlier,
         )
         return Made(_read(header).decode(), module.without_arrays(_read(path)))
@@ -115,7 +117,7 @@ class _Died(TfaotError):
     """The compiler died of a part of a graph."""
 
 
-def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
+def _dies(isa: str, inputs: Inputs, graph: Any, config: Any) -> bool:
     """Returns whether the compiler dies of a part of a graph. A graph that it refuses doesn't count."""
     from google.protobuf import text_format
 
@@ -125,7 +127,7 @@ def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
             file.write(graph.SerializeToString())
         with open(paths["config.pbtxt"], "w", encoding="utf-8") as text:
             text.write(text_format.MessageToString(config))
-        part = dataclasses.replace(given, graph=paths["graph"], config=paths["config.pbtxt"])
+        part = dataclasses.replace(inputs, graph=paths["graph"], config=paths["config.pbtxt"])
         outputs = Outputs(paths["objects"], paths["constants"], paths["hlo"])
 
         def work() -> None:

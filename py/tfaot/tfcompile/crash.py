@@ -52,25 +52,25 @@ def error(
     return crashed
 
 
-def suspects(given: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[str]:
+def suspects(inputs: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[str]:
     """Returns the nodes that may have crashed the compiler, with their source lines, the likeliest first.
 
     Args:
-      given: what crashed the compiler.
+      inputs: what crashed the compiler.
       dies: returns whether the same inputs with another graph and another config crash it too.
     """
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
     from tfaot.tfcompile import search
 
-    sources = refusals.sources_of(given)
-    graph, config = given.read_graph(), given.read_config()
+    sources = refusals.sources_of(inputs)
+    graph, config = inputs.read_graph(), inputs.read_config()
     # A call's name says little, so try inlined calls first. With inlined calls, the graph may also compile.
     for prepare in (inline_calls, Program.prune):
         program = Program.of(graph, config)
         prepare(program)
-        if found := search.find(program.graph, config, lambda part, asked: dies(given, part, asked)):
+        if blamed := search.find(program.graph, config, lambda part, asked: dies(inputs, part, asked)):
             nodes = program.nodes()
             sources |= {node: sources[origin] for node, origin in program.origins.items() if origin in sources}
-            return [refusals.place("", nodes[name], sources) for name in (found.node, *found.others)]
+            return [refusals.place("", nodes[name], sources) for name in (blamed.node, *blamed.others)]
     return []

@@ -64,12 +64,11 @@ class Inputs:
 
 def to_lower(graph: graph_pb2.GraphDef) -> bool:
     """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
-    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
     from tfaot.graph.splice import any_node
 
-    return convolutions.any_by_kernel(graph) or any_node(
-        graph, lambda op: op in convolutions_3d.OPS or fourier.OP.fullmatch(op)
-    )
+    ops = {*convolutions_3d.OPS, *collectives.OPS, *linear.OPS}
+    return convolutions.any_by_kernel(graph) or any_node(graph, lambda op: op in ops or fourier.OP.fullmatch(op))
 
 
 def positional(config: str, function: Function, folder: str) -> str:
@@ -117,42 +116,43 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any, *, gradients_only: b
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
-    from tfaot.graph import convolutions, convolutions_3d, fourier
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    lowered = 0 if gradients_only else convolutions_3d.for_xla(program) + fourier.for_xla(program)
+    rewrites = () if gradients_only else (convolutions_3d, fourier, linear, collectives)
+    lowered = sum(rewrite.for_xla(program) for rewrite in rewrites)
     lowered += convolutions.for_xla(program)
     program.prune()
     return program, lowered
 
 
-def lowered(given: Inputs, folder: str) -> Inputs:
+def lowered(original: Inputs, folder: str) -> Inputs:
     """Rewrites only the gradients that XLA lacks, in other ops. Like `program_for_xla`, it starts threads."""
     from tfaot.graph import convolutions
 
-    graph = given.read_graph()
+    graph = original.read_graph()
     if not convolutions.any_by_kernel(graph):
-        return given
-    program, count = program_for_xla(graph, given.read_config(), gradients_only=True)
-    return rewritten(given, program.graph, program.origins, folder) if count else given
+        return original
+    program, count = program_for_xla(graph, original.read_config(), gradients_only=True)
+    return rewritten(original, program.graph, program.origins, folder) if count else original
 
 
-def rewritten(given: Inputs, graph: graph_pb2.GraphDef, origins: Mapping[str, str], folder: str) -> Inputs:
+def rewritten(original: Inputs, graph: graph_pb2.GraphDef, origins: Mapping[str, str], folder: str) -> Inputs:
     """Returns the same function with another graph, which it writes to a folder with the source lines of its nodes.
 
     Args:
-      given: the inputs, with the graph before the rewrite.
+      original: the inputs, with the graph before the rewrite.
       graph: the rewritten graph.
       origins: for each new node, the node of the former graph that it replaces.
       folder: where to write.
     """
-    sources = refusals.sources_of(given)
+    sources = refusals.sources_of(original)
     sources |= {node: sources[origin] for node, origin in origins.items() if origin in sources}
     result = dataclasses.replace(
-        given, graph=os.path.join(folder, "graph.pb"), sources=os.path.join(folder, "sources.json")
+        original, graph=os.path.join(folder, "graph.pb"), sources=os.path.join(folder, "sources.json")
     )
     with open(result.graph, "wb") as file:
         file.write(graph.SerializeToString(deterministic=True))

@@ -110,7 +110,7 @@ def _range(uses: _Uses, dtype: str) -> Range | None:
     info = np.iinfo(dtypes.BY_NAME[dtype].numpy())
     low, high = int(info.min), int(info.max) + 1
     if uses.bounds:
-        low, high = max(low, *(each.low for each in uses.bounds)), min(high, *(each.high for each in uses.bounds))
+        low, high = max(low, *(bound.low for bound in uses.bounds)), min(high, *(bound.high for bound in uses.bounds))
         return Range(low, high) if low < high else None
     if uses.unknown:
         return None
@@ -118,7 +118,8 @@ def _range(uses: _Uses, dtype: str) -> Range | None:
         return Range(low, high)
     if uses.compared:
         return Range(
-            max(low, min(each.low for each in uses.compared)), min(high, max(each.high for each in uses.compared))
+            max(low, min(compared.low for compared in uses.compared)),
+            min(high, max(compared.high for compared in uses.compared)),
         )
     return Range(max(low, -ANY), min(high, ANY))
 
@@ -180,8 +181,8 @@ class _Walk:
         if kind in ("GatherNd", "TensorScatterAdd", "TensorScatterUpdate", "TensorScatterSub") and index == 1:
             depth = _dimension(op.inputs[1].shape, -1)
             sizes = [_dimension(op.inputs[0].shape, axis) for axis in range(depth or 0)]
-            known = [size for size in sizes if size is not None]
-            return min(known) if known and len(known) == len(sizes) else None
+            fixed = [size for size in sizes if size is not None]
+            return min(fixed) if fixed and len(fixed) == len(sizes) else None
         if kind == "ScatterNd" and index == 0:
             shape = self._value(op.inputs[2])
             depth = _dimension(op.inputs[0].shape, -1)

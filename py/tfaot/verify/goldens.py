@@ -21,7 +21,7 @@ from tfaot.core import caller, drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
-from tfaot.verify import program, rounded, sensitivity
+from tfaot.verify import program, replicas, rounded, sensitivity
 from tfaot.verify.accepted import ANY, ranges
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.digest import FULL, Array, digest, reals
@@ -67,6 +67,12 @@ def compute_goldens(request: Request) -> TfaotError | None:
     graph = convolutions.for_tensorflow(graph)
     initial = safetensors.read(request.variables)
     stored = safetensors.read(request.golden_inputs)
+    if manifest.replicas > 1:
+        replicas.check(manifest)
+        request = dataclasses.replace(request, unseen=replicas.patterns(request.unseen))
+        initial = replicas.joined_values(manifest, initial)
+        stored = replicas.joined_inputs(stored)
+        manifest, graph = replicas.joined(manifest, graph)
     with Runner(manifest, graph) as runner:
         goldens = functools.partial(_goldens, request, manifest, graph, runner, initial, stored)
         made: _Goldens | None = None
@@ -96,12 +102,12 @@ def _several_calls(manifest: Manifest, graph: graph_pb2.GraphDef, stored: Mappin
     several: list[dict[str, drawn.Range]] = [
         {name: span or other for name, span in accepted.items()} for other in (drawn.Range(0, ANY), drawn.BITS)
     ]
-    found: list[list[Call]] = []
+    different: list[list[Call]] = []
     for spans in (*several, {}):
         calls = calls_of(manifest, stored, spans)
-        if all([call.draws for call in calls] != [call.draws for call in other] for other in found):
-            found.append(calls)
-    return [*found]
+        if all([call.draws for call in calls] != [call.draws for call in other] for other in different):
+            different.append(calls)
+    return [*different]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,7 +248,7 @@ def _unverified(
     return tuple(
         shown
         for name, shown in blind.items()
-        if not any(fnmatchcase(each, pattern) for pattern in patterns for each in names[name])
+        if not any(fnmatchcase(alias, pattern) for pattern in patterns for alias in names[name])
     )
 
 
@@ -272,11 +278,11 @@ def _tensors(
         yield f"initial/{variable.cpp_name}", np.array(zlib.crc32(values.view(np.uint8).data), np.uint32)
     for step, (call, results) in enumerate(zip(calls, run.results, strict=True)):
         for variable in call.restored:
-            given = (run.initial | run.states[step])[variable.name]
-            draw = draws.get(variable.name) if given is run.initial[variable.name] else None
-            yield from _fed(f"step{step}/{variable.cpp_name}/before", given, draw)
-        for input_, given, draw in zip(call.entry.inputs, call.inputs, call.draws, strict=True):
-            yield from _fed(f"step{step}/{input_.cpp_name}", given, draw)
+            value = (run.initial | run.states[step])[variable.name]
+            draw = draws.get(variable.name) if value is run.initial[variable.name] else None
+            yield from _fed(f"step{step}/{variable.cpp_name}/before", value, draw)
+        for input_, value, draw in zip(call.entry.inputs, call.inputs, call.draws, strict=True):
+            yield from _fed(f"step{step}/{input_.cpp_name}", value, draw)
         for index, (tensor, result) in enumerate(zip(call.tensors, results, strict=True)):
             name = f"step{step}/{tensor.cpp_name}"
             if isinstance(tensor, Output) and tensor.size:

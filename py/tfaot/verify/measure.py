@@ -79,11 +79,11 @@ def measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: OwnRun) -> Measu
     """
     if sum(value.nbytes for value in run.initial.values()) <= LARGE:
         try:
-            found = _measure(manifest, graph, run, precise=True)
+            measured = _measure(manifest, graph, run, precise=True)
         except (noise.UnsupportedError, tf.errors.OpError, ValueError, TypeError):
-            found = None  # an operation without a kernel for float64, which wasn't known before
-        if found is not None:
-            return found
+            measured = None  # an operation without a kernel for float64, which wasn't known before
+        if measured is not None:
+            return measured
     coarse = _measure(manifest, graph, run, precise=False)
     assert coarse is not None
     return coarse
@@ -110,18 +110,18 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: OwnRun, *, prec
         exact, free_exact = _parts(reference.restored), _parts(reference.free)
         if precise and not _same_numbers(_parts(run.results), exact):
             return None
-        found = Measured(lanes[0].noise, exact, _spreads(exact), free_exact, _spreads(free_exact))
+        measured = Measured(lanes[0].noise, exact, _spreads(exact), free_exact, _spreads(free_exact))
         if two_fit(graph, run.initial.values()):
             lanes.append(lane(noise.other_stream(noisy)))
         with ThreadPoolExecutor(len(lanes)) as pool:
             futures = [
-                pool.submit(each.spreads, samples[index :: len(lanes)], found) for index, each in enumerate(lanes)
+                pool.submit(one.spreads, samples[index :: len(lanes)], measured) for index, one in enumerate(lanes)
             ]
         for future in futures:
             spreads, free_spreads = future.result()
-            _merge(found.spreads, spreads)
-            _merge(found.free_spreads, free_spreads)
-        return found
+            _merge(measured.spreads, spreads)
+            _merge(measured.free_spreads, free_spreads)
+        return measured
 
 
 class _Lane:
@@ -172,8 +172,8 @@ class _Lane:
             results = self.run(sample, free=sample.free)
             if sample.free:
                 _add(free_spreads, _parts(results.free), around.free_exact)
-            for call, each, want in zip(self._run.calls, results.restored, self._run.results, strict=True):
-                for index, (value, other) in enumerate(zip(each, want, strict=True)):
+            for call, restored, want in zip(self._run.calls, results.restored, self._run.results, strict=True):
+                for index, (value, other) in enumerate(zip(restored, want, strict=True)):
                     if value.shape != other.shape and sample.times == 1:
                         raise _wavering(self._manifest, call.entry, index)
             _add(spreads, _parts(results.restored), around.exact, times=sample.times)
@@ -181,18 +181,18 @@ class _Lane:
 
 
 def _parts(results: list[list[Array]]) -> Parts:
-    return [[digest(result) for result in each] for each in results]
+    return [[digest(result) for result in of_call] for of_call in results]
 
 
 def _spreads(exact: Parts) -> Spreads:
-    return [[{part: Spread.of(value) for part, value in each.items()} for each in results] for results in exact]
+    return [[{part: Spread.of(value) for part, value in parts.items()} for parts in results] for results in exact]
 
 
 def _add(spreads: Spreads, values: Parts, exact: Parts, *, times: float = 1.0) -> None:
     """Adds a run to the spreads, except results whose size differs from the reference's."""
     for call in range(len(spreads)):
-        for result, each in enumerate(spreads[call]):
-            for part, spread in each.items():
+        for result, parts in enumerate(spreads[call]):
+            for part, spread in parts.items():
                 value, reference = values[call][result][part], exact[call][result][part]
                 if value.shape == reference.shape:
                     spread.add(value, reference, times=times)
@@ -201,8 +201,8 @@ def _add(spreads: Spreads, values: Parts, exact: Parts, *, times: float = 1.0) -
 def _merge(spreads: Spreads, others: Spreads) -> None:
     """Adds another lane's runs."""
     for results, other_results in zip(spreads, others, strict=True):
-        for each, other in zip(results, other_results, strict=True):
-            for part, spread in each.items():
+        for parts, other in zip(results, other_results, strict=True):
+            for part, spread in parts.items():
                 spread.merge(other[part])
 
 

@@ -38,11 +38,11 @@ from tfaot.verify.roundings import (
     CANCELS,
     DIGITS,
     EXACT,
-    FOURIER,
     GRIDS,
     ROUNDED_ONCE,
     ROUNDED_OPERAND,
     SHIFTED_OPERAND,
+    SPREAD,
     STEEP,
     STEEP64,
     UNITS,
@@ -235,15 +235,15 @@ class _Rewriting:
     # Reading the graph.
 
     def _op_def(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
-        found = self._pass.signatures.get(node.op) or definition(node.op)
-        if found is None:
+        defined = self._pass.signatures.get(node.op) or definition(node.op)
+        if defined is None:
             raise UnsupportedError(f"unknown operation {node.op}")
-        return found
+        return defined
 
     def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> list[tuple[str, int]]:
         """Yields references to a node's outputs, as consumers name them, and their dtypes."""
-        found = results(node, op_def)
-        return list(zip(self._scope.outputs(node, found), [result.dtype for result in found], strict=True))
+        own = results(node, op_def)
+        return list(zip(self._scope.outputs(node, own), [result.dtype for result in own], strict=True))
 
     def _key(self, ref: str) -> str:
         """Returns a reference in the canonical form of this body's maps."""
@@ -339,14 +339,14 @@ class _Rewriting:
                         place, wide, UNITS[sums(dtype)], count=self._mean_square(place, wide), kind="absolute"
                     )
                     place = self._noise(place, wide, UNITS[sums(dtype)] * (summed / 3) ** 0.5)
-                found = terms(node)
-                if found is not None:
+                summed_terms = terms(node)
+                if summed_terms is not None:
                     count = self._count(node)
-                    kind = "row" if FOURIER.fullmatch(node.op) else "relative"
+                    kind = "row" if SPREAD.fullmatch(node.op) else "relative"
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count, kind=kind)
-                if found is None or found.rounded or sums(dtype) != dtype:
+                if summed_terms is None or summed_terms.rounded or sums(dtype) != dtype:
                     # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.
-                    right = node.op in ROUNDED_ONCE or found is not None or sums(dtype) != dtype
+                    right = node.op in ROUNDED_ONCE or summed_terms is not None or sums(dtype) != dtype
                     once = self._pass.precise and dtype in GRIDS and right
                     kind = tf.as_dtype(dtype).name if once else "relative"
                     place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
@@ -432,9 +432,9 @@ class _Rewriting:
         """Returns a reference to the number of terms in each value of a node's result, float64; to 0 if the sum is exact."""
         if node.name in self._counted:
             return self._counted[node.name]
-        found = terms(node)
-        assert found is not None
-        how = found.count
+        summed_terms = terms(node)
+        assert summed_terms is not None
+        how = summed_terms.count
         if how == "pool":
             product = 1
             for size in node.attr["ksize"].list.i:
@@ -447,16 +447,16 @@ class _Rewriting:
         if how.startswith("fixed:"):
             count = self._const(float(how.removeprefix("fixed:")))
         else:
-            refs = [node.input[index] for index in found.shapes]
+            refs = [node.input[index] for index in summed_terms.shapes]
             types = self._wide_types(refs)
             name = self._pass.helper(("count_" + how, *types), functools.partial(trace_count, how, types))
             count = self._call(name, refs, types, [types_pb2.DT_DOUBLE], "count")
             self._counts.append(self._added[-1])
-        refs = [node.input[index] for factor in found.factors for index in factor]
+        refs = [node.input[index] for factor in summed_terms.factors for index in factor]
         dtypes = {self._types[self._key(ref)] for ref in refs}
         if refs and dtypes <= DIGITS.keys():
             digits = min(DIGITS[sums(self._as_type or dtype)] for dtype in dtypes)
-            settings = (tuple(map(len, found.factors)), self._wide_types(refs), digits, "Prod" in node.op)
+            settings = (tuple(map(len, summed_terms.factors)), self._wide_types(refs), digits, "Prod" in node.op)
             name = self._pass.helper(("rounds", *settings), functools.partial(trace_rounds, *settings))
             types = (types_pb2.DT_DOUBLE, *self._wide_types(refs))
             count = self._call(name, [count, *refs], types, [types_pb2.DT_DOUBLE], "rounds")

@@ -41,13 +41,13 @@ def deviations(
     own = with_values(graph, {name: stored[UNROUNDED + name] for name in manifest.weights.names})
     with Runner(manifest, own) as runner:
         exact = OwnRun(manifest, runner, start, calls).results
-    found: dict[str, float] = {}
+    largest: dict[str, float] = {}
     for call, rounded_results, exact_results in zip(calls, results, exact, strict=True):
         for tensor, rounded, unrounded in zip(call.tensors, rounded_results, exact_results, strict=True):
             if isinstance(tensor, Output) and dtypes.BY_NAME[tensor.dtype].floating:
                 name = f"{call.entry.name}/{tensor.cpp_name}"
-                found[name] = max(found.get(name, 0.0), _difference(rounded, unrounded))
-    return found
+                largest[name] = max(largest.get(name, 0.0), _difference(rounded, unrounded))
+    return largest
 
 
 def _difference(rounded: Array, exact: Array) -> float:

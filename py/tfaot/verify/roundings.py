@@ -29,8 +29,8 @@ DIGITS = {
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
-FOURIER = re.compile(r"I?R?FFT(2D|3D)?")
-"""Operations each of whose roundings is a part of all results along an axis."""
+SPREAD = re.compile(r"I?R?FFT(2D|3D)?|MatrixSolveLs|Qr|SelfAdjointEigV2|Svd")
+"""Operations each of whose roundings is a part of all results, so that small values get errors of large ones."""
 
 EXACT = frozenset(
     """
@@ -181,11 +181,14 @@ TERMS = {
     "L2Loss": Terms((0,), "all", (0,), ((0,), (0,))),
     "LRNGrad": Terms((0,), "fixed:4"),
     "MatMul": _product(0, "transpose_a", 0, of=(0, 1)),
-    **dict.fromkeys(("MatrixInverse", "MatrixSolve", "MatrixTriangularSolve"), Terms((0,), "last", (0,))),
+    **dict.fromkeys(
+        ("LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixInverse", "MatrixSolve", "MatrixTriangularSolve"),
+        Terms((0,), "last", (0,)),
+    ),
     "Mean": _sum("axes", 0, 1, rounded=True),
     "MirrorPadGrad": Terms((0,), "fixed:4", (), ((0,),)),
     "Prod": _sum("axes", 0, 1),
-    **dict.fromkeys(("Qr", "SelfAdjointEigV2", "Svd"), Terms((0,), "last_squared", (0,))),
+    **dict.fromkeys(("MatrixSolveLs", "Qr", "SelfAdjointEigV2", "Svd"), Terms((0,), "last_squared", (0,))),
     "RGBToHSV": Terms((0,), "fixed:4"),
     "ResizeBilinear": Terms((0,), "extent", (0,)),
     "ResizeBilinearGrad": Terms((0,), "extent", (1,)),
@@ -204,13 +207,13 @@ TERMS = {
 
 def terms(node: node_def_pb2.NodeDef) -> Terms | None:
     """Returns what a node sums, or None if it isn't a sum."""
-    found = TERMS.get(node.op)
+    own = TERMS.get(node.op)
     operands = tuple(index for index, ref in enumerate(node.input) if not ref.startswith("^"))
     if node.op == "AddN" and len(operands) > 2:
         return Terms(operands, f"fixed:{len(operands)}", (), (operands,))
-    if found is not None and node.op in ("Einsum", "XlaEinsum"):
-        return dataclasses.replace(found, factors=tuple((index,) for index in operands))
-    return found
+    if own is not None and node.op in ("Einsum", "XlaEinsum"):
+        return dataclasses.replace(own, factors=tuple((index,) for index in operands))
+    return own
 
 
 def sums(dtype: int) -> int:

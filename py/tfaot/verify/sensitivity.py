@@ -144,10 +144,10 @@ class Probe:
             seen = self._none(step)
             settled = self._settled(call)
             for index in settled:
-                for each in seen[index].values():
-                    each.settle()
+                for sight in seen[index].values():
+                    sight.settle()
             for tried, (inputs, variables, constants) in enumerate(self._probes(step)):
-                if tried >= 2 and all(each.share() >= ENOUGH for parts in seen for each in parts.values()):
+                if tried >= 2 and all(sight.share() >= ENOUGH for parts in seen for sight in parts.values()):
                     break
                 self._look(seen, step, inputs, variables, constants)
             sights.append(seen)
@@ -181,9 +181,9 @@ class Probe:
         def settled(tensor: Tensor) -> bool:
             if not isinstance(tensor, Variable):
                 return self._constant(tensor.name)
-            found = writers.get(tensor.name, [])
-            return bool(found) and all(
-                node.op == "AssignVariableOp" and self._constant(node.input[1]) for node in found
+            nodes = writers.get(tensor.name, [])
+            return bool(nodes) and all(
+                node.op == "AssignVariableOp" and self._constant(node.input[1]) for node in nodes
             )
 
         return [index for index, tensor in enumerate(call.tensors) if settled(tensor)]
@@ -209,13 +209,13 @@ class Probe:
             new = {name.removeprefix("^").partition(":")[0] for name in self._nodes[left.pop()].input} - reached
             reached |= new
             left += new
-        found: dict[str, list[node_def_pb2.NodeDef]] = {}
+        users: dict[str, list[node_def_pb2.NodeDef]] = {}
         for node in (self._nodes[name] for name in reached):
             if node.op != "ReadVariableOp":
                 for name in {ref.partition(":")[0] for ref in node.input}:
                     if (handle := self._nodes.get(name)) is not None and handle.op == "VarHandleOp":
-                        found.setdefault(handle.attr["shared_name"].s.decode(), []).append(node)
-        return found
+                        users.setdefault(handle.attr["shared_name"].s.decode(), []).append(node)
+        return users
 
     def unseen_variables(self) -> list[str]:
         """Returns read-only variables, including frozen ones, whose influence is too small for any comparison to see.
@@ -229,17 +229,17 @@ class Probe:
             if made.batch > self._manifest.calls[best].batch:
                 largest[call.entry.name] = step
         names: dict[str, list[str]] = {}
-        for each in self._manifest.frozen:
-            names.setdefault(each.sha256, []).append(each.name)
+        for frozen in self._manifest.frozen:
+            names.setdefault(frozen.sha256, []).append(frozen.name)
         candidates: list[_Candidate] = []
         for variable in self._manifest.variables:
             value = self._initial[variable.name]
             if not variable.written and not self._large and value.size:
                 candidates.append(_Candidate(variable.name, variable.name, value, constant=False))
         for node, value in self._constants.items():
-            if found := names.get(fingerprint.of_value(value)):
+            if equal := names.get(fingerprint.of_value(value)):
                 # The node's name tells variables with equal values, such as zeros, apart.
-                candidates.append(_Candidate(found[0] if len(found) == 1 else node, node, value, constant=True))
+                candidates.append(_Candidate(equal[0] if len(equal) == 1 else node, node, value, constant=True))
         values = [*self._initial.values(), *self._constants.values()]
         most = max(FEW, WORK // max(1, sum(value.size for value in values)))
         if len(candidates) > most:
@@ -247,7 +247,7 @@ class Probe:
         steps = list(largest.values())
 
         def judge(runner: Runner, share: Iterable[_Candidate]) -> set[str]:
-            return {each.name for each in share if 1.0 <= self._influence(runner, each, steps) < SEES}
+            return {candidate.name for candidate in share if 1.0 <= self._influence(runner, candidate, steps) < SEES}
 
         with contextlib.ExitStack() as stack:
             runners = [self._runner]
@@ -257,7 +257,7 @@ class Probe:
             pool = stack.enter_context(ThreadPoolExecutor(len(runners)))
             shares = [candidates[index :: len(runners)] for index in range(len(runners))]
             unseen = set().union(*pool.map(judge, runners, shares))
-        return [each.name for each in candidates if each.name in unseen]
+        return [candidate.name for candidate in candidates if candidate.name in unseen]
 
     def _influence(self, runner: Runner, candidate: _Candidate, steps: Sequence[int]) -> float:
         """Returns how far changes to a candidate move anything in these calls, in tolerances. Stops at `SEES`."""
@@ -273,7 +273,7 @@ class Probe:
             for step in steps:
                 seen = self._none(step)
                 self._look(seen, step, self._calls[step].inputs, variables, constants, runner=runner)
-                most = max([most, *(each.most() for parts in seen for each in parts.values() if each.moved.size)])
+                most = max([most, *(sight.most() for parts in seen for sight in parts.values() if sight.moved.size)])
                 if most >= SEES:
                     return most
         return most

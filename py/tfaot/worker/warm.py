@@ -208,15 +208,15 @@ class Warm:
                 names = {name.removesuffix(".py") for name in os.listdir(entry)}
             except OSError:
                 continue
-            found = {
+            present = {
                 name
                 for name in names & missing
                 if os.path.isfile(f"{entry}/{name}.py") or os.path.isfile(f"{entry}/{name}/__init__.py")
             }
             # The toolchain's packages, which this process has, can be in one folder or in one each.
-            if any(self._imported[name] != str(self._root / entry) for name in found):
+            if any(self._imported[name] != str(self._root / entry) for name in present):
                 return True
-            missing -= found
+            missing -= present
             if "tensorflow" not in missing:
                 return False
         return False

@@ -21,6 +21,15 @@ FOURIER = 1
 """A mark's first number, for a Fourier transform. The others are its kind (`KINDS`), whether it is inverse, and its lengths."""
 KINDS: tuple[Kind, ...] = ("Complex", "RealToComplex", "ComplexToReal")
 
+LINEAR = 2
+"""The first number of linear algebra. The others are those of `tfaot.xla.linear`."""
+
+Reduction = Literal["Add", "Mul", "Min", "Max"]
+COLLECTIVE = 3
+"""A mark's first number, for a reduction over replicas. The others are its number, which no other one of the program has, its
+reduction (`REDUCTIONS`), how many replicas there are, and whether it is of one value, which the sort has twice."""
+REDUCTIONS: tuple[Reduction, ...] = ("Add", "Mul", "Min", "Max")
+
 _FIRST = 8191.5
 """The first number of each mark."""
 _BEYOND = 0.5
@@ -41,6 +50,8 @@ def order(name: str, numbers: Sequence[int], dtype: Any) -> function_pb2.Functio
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]
     def before(left: Any, right: Any) -> Any:
         value, other = (tf.math.real(side) if dtype.is_complex else side for side in (left, right))
+        if value.dtype not in (tf.float32, tf.float64):  # others don't have all numbers
+            value, other = (tf.cast(side, tf.float32) for side in (value, other))
         for number in (_FIRST, *(number + _BEYOND for number in numbers)):
             value = tf.sin(value + tf.constant(number, value.dtype))
         return value < other

@@ -172,7 +172,10 @@ class Module:
 def read(proto: hlo_pb2.HloModuleProto) -> Module:
     """Reads a module."""
     names = {computation.id: computation.name for computation in proto.computations}
-    computations = {each.name: _computation(each, names, proto.schedule.sequences) for each in proto.computations}
+    computations = {
+        computation.name: _computation(computation, names, proto.schedule.sequences)
+        for computation in proto.computations
+    }
     program = proto.host_program_shape
     return Module(
         proto.name,
@@ -212,7 +215,7 @@ def without_arrays(data: bytes) -> bytes:
 
 
 def _computation(proto: Any, names: Mapping[int, str], schedule: Mapping[int, Any]) -> Computation:
-    by_id = {_own(each.id): each for each in proto.instructions}
+    by_id = {_own(instruction.id): instruction for instruction in proto.instructions}
     order = map(_own, schedule[proto.id].instruction_ids) if proto.id in schedule else by_id
     instructions = {
         by_id[number].name: Instruction(
@@ -247,7 +250,7 @@ def _dtypes() -> Mapping[int, str]:
 
 
 def _width(dtype: str) -> int:
-    bits = "".join(each if each.isdigit() else " " for each in dtype).split()
+    bits = "".join(character if character.isdigit() else " " for character in dtype).split()
     return max(1, int(bits[0]) // 8) if bits else 1
 
 

@@ -115,6 +115,36 @@ struct Fourier {
   std::uint8_t radices[kMostStages];
 };
 
+// A decomposition, or the solution of linear systems, for each matrix of a
+// batch. A batch item is a row of memory with the operands, which are
+// a[rows][columns] and what is said below, and afterwards the results, both one
+// after another from its start.
+struct Linear {
+  enum class Op {
+    kCholesky,    // the lower factor of a's lower half
+    kTriangle,    // a, x: the solution of a * x' = x; a is lower, or upper
+    kLu,          // L and U, the order of rows, the swaps, the order's sign
+    kSolve,       // a, x: the solution of a * x' = x
+    kReflectors,  // those of a QR decomposition with R, as in LAPACK; tau
+    kOrthogonal,  // reflectors, tau: `others` columns of their product
+    kEigen,       // vectors and values of a's lower half; values ascend
+    kSingular,    // left vectors, values, adjoint of right vectors
+  };
+  Op op;
+  std::int64_t batch;
+  std::int64_t rows;
+  std::int64_t columns;
+  // Columns of x, or of an orthogonal matrix. Of singular vectors: whether all
+  // are wanted, also those without a value.
+  std::int64_t others = 0;
+  // Of a triangle.
+  bool lower = true;
+  bool adjoint = false;
+  bool unit = false;
+  // Whether vectors are wanted. Without, their memory has anything.
+  bool vectors = true;
+};
+
 // What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
 // or, without biases, scale * result + addend within these bounds. Each column
@@ -207,6 +237,13 @@ void RunRowCopies(const RowOrder& order, const void* in, void* out,
 template <typename T>
 void RunFourier(const Fourier& fourier, const void* roots, void* scratch,
                 void* data);
+
+// Computes in `data`, whose rows have LinearRow(linear) values. `scratch` has
+// LinearScratchBytes bytes (linear_scratch.h), aligned to 64. T is float or
+// double, the type of a value or of both of its parts.
+template <typename T>
+void RunLinear(const Linear& linear, bool is_complex, void* scratch, void* data,
+               ThreadPool* threads = nullptr);
 
 }  // namespace TFAOT_ISA
 

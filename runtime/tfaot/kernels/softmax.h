@@ -59,17 +59,6 @@ TFAOT_INLINE void Largest(const Vector<float>* vectors, float* largest) {
 #endif
 }
 
-// Returns the first `count` values, at least one and fewer than a vector has,
-// and `rest` in place of the others.
-TFAOT_INLINE Vector<float> FirstOr(Vector<float> vector, std::int64_t count,
-                                   float rest) {
-  using Integers = typename VectorOf<std::int32_t, kVectorBytes>::Type;
-  Integers lane;
-  for (int i = 0; i < kLanes<float>; ++i) lane[i] = i;
-  const Integers end = static_cast<std::int32_t>(count) - Integers{};
-  return lane < end ? vector : All<Vector<float>>(rest);
-}
-
 // Computes kRows rows: softmax(scale * from). A row of which the largest scaled
 // value overflows is NaN. `to` is the same as `from`, or doesn't overlap it.
 // With several rows at once, a core always has something to do while it waits

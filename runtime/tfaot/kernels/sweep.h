@@ -27,6 +27,7 @@
 #include "tfaot/kernels/lanes.h"
 #include "tfaot/kernels/parallel.h"
 #include "tfaot/kernels/part.h"
+#include "tfaot/kernels/vector.h"
 #include "tfaot/thread_pool.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -48,6 +49,28 @@ template <typename T, typename V>
 TFAOT_INLINE void Put(unsigned char* array, std::int64_t i, V value) {
   std::memcpy(array + i * static_cast<std::int64_t>(sizeof(T)), &value,
               sizeof(value));
+}
+
+// The index of the first kCount values, fewer than a vector has. The others
+// are read as zeros, and aren't written.
+template <int kCount>
+struct Tail {
+  std::int64_t i;
+};
+
+template <int kCount>
+TFAOT_INLINE Tail<kCount> operator+(Tail<kCount> index, std::int64_t more) {
+  return {index.i + more};
+}
+
+template <typename V, typename T, int kCount>
+TFAOT_INLINE V Get(const unsigned char* array, Tail<kCount> index) {
+  return LoadSomeAs<V>(reinterpret_cast<const T*>(array) + index.i, kCount);
+}
+
+template <typename T, int kCount, typename V>
+TFAOT_INLINE void Put(unsigned char* array, Tail<kCount> index, V value) {
+  StoreSome(reinterpret_cast<T*>(array) + index.i, value, kCount);
 }
 
 // Returns floats with the values of integers, whose bits are those of an int32.

@@ -112,6 +112,17 @@ TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
   return LoadSomeAs<Vector<T>>(from, count);
 }
 
+// Returns the first `count` values, at least one and fewer than a vector has,
+// and `rest` in place of the others.
+TFAOT_INLINE Vector<float> FirstOr(Vector<float> vector, int64_t count,
+                                   float rest) {
+  using Integers = typename VectorOf<int32_t, kVectorBytes>::Type;
+  Integers lane;
+  for (int i = 0; i < kLanes<float>; ++i) lane[i] = i;
+  const Integers end = static_cast<int32_t>(count) - Integers{};
+  return lane < end ? vector : All<Vector<float>>(rest);
+}
+
 // Writes to any address.
 template <typename T, typename V>
 TFAOT_INLINE void Store(T* to, V vector) {

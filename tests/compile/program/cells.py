@@ -95,14 +95,14 @@ def _applied(opcode: str, text: str, operands: Sequence[Cells]) -> Cells:
 
 def _computed(fusion: Fusion, args: Sequence[Cells]) -> Cells:
     values: dict[str, Cells] = {}
-    for name, each in fusion.computation.instructions.items():
-        if each.opcode == "parameter":
-            values[name] = args[each.number].reshape(each.shape)
+    for each in fusion.instructions:
+        if each.name in fusion.parameters:
+            values[each.name] = args[fusion.parameters[each.name]].reshape(each.shape)
         elif each.opcode == "constant":
-            values[name] = np.asarray(constant(each.value or 0))
+            values[each.name] = np.asarray(constant(each.value or 0))
         else:
-            values[name] = _value(fusion, each, [values[operand] for operand in each.operands])
-    return values[fusion.computation.root.name]
+            values[each.name] = _value(fusion, each, [values[operand] for operand in each.operands])
+    return values[fusion.root]
 
 
 def _value(fusion: Fusion, each: Instruction, operands: Sequence[Cells]) -> Cells:
@@ -120,7 +120,7 @@ def _value(fusion: Fusion, each: Instruction, operands: Sequence[Cells]) -> Cell
         combined = np.add.reduce if fusion.combined_by(each) == "add" else np.maximum.reduce
         if each.opcode == "reduce":
             return np.asarray(combined(operand, each.dimensions)) % PRIME
-        pieces = windows(each, fusion.operand(each, 0))
+        pieces = windows(each, operand.shape)
         assert pieces
         padded = np.pad(operand, [(piece.before, piece.after) for piece in pieces])
         split = padded.reshape([size for n, piece in zip(each.shape, pieces, strict=True) for size in (n, piece.size)])

@@ -66,9 +66,9 @@ def scaled(array: int, scalar: int, out: int) -> Kernel:
     return Kernel("m_scaled", tuple(args), (1, 1, 1), single=True)
 
 
-def merged(*thunks: Thunk) -> tuple[Thunk, ...]:
+def merged(*thunks: Thunk, kind: str = "parameter") -> tuple[Thunk, ...]:
     """Returns the result for thunks."""
-    function = CompiledFunction((Buffer(4096, "temp", None, None),), (), (), (), (), thunks)
+    function = CompiledFunction((Buffer(4096, kind, 0, None),), (0,), (), (), (), thunks)
     return changed.thunks(elementwise_fusion, HLO, function)
 
 
@@ -104,6 +104,12 @@ class MergeTest(unittest.TestCase):
                 Operation("multiply", (1, 2)),
             ),
         )
+
+    def test_temporary(self) -> None:
+        """Protects memory traffic: what only the sweep reads isn't stored."""
+        (got,) = merged(kernel("root", 0, 64), kernel("product", 64, 128, 192), kind="temp")
+        assert isinstance(got, Sweep)
+        self.assertEqual([at.offset for at in got.arrays], [0, 128, 192])
 
     def test_in_place(self) -> None:
         """Protects variables: what is written in place is one array, and only its last value is stored."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
-from tests.xla.hlo import parsed
-from tfaot.compile.program.passes.filter_gradients import replace
+from tests.compile.program.changed import thunks
+from tfaot.compile.program.passes.filter_gradients import filter_gradients
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -18,7 +18,6 @@ from tfaot.compile.program.thunks.kinds import (
     Slice,
     Thunk,
 )
-from tfaot.compile.program.values.copies import copies
 
 HLO = """\
 HloModule m, is_scheduled=true
@@ -91,11 +90,10 @@ FOUND = FilterGradient(
 class ReplaceTest(unittest.TestCase):
     """The pass on thunks."""
 
-    def replaced(self, *thunks: Thunk, results: tuple[int, ...] = ()) -> tuple[Thunk, ...]:
+    def replaced(self, *given: Thunk) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(1 << 16, "temp", None, None) for _ in range(6))
-        function = CompiledFunction(buffers, (), results, (), (), thunks)
-        return replace(function, copies(parsed(HLO))).thunks
+        return thunks(filter_gradients, HLO, CompiledFunction(buffers, (), (), (), (), given))
 
     def test_gradient(self) -> None:
         """Protects the numbers: the gradient has the sizes of the convolution that it belongs to, and the copies are gone."""
@@ -122,8 +120,8 @@ class ReplaceTest(unittest.TestCase):
             {"filters": 4, "batch": 8},
         ):
             with self.subTest(change):
-                thunks = (INPUT_COPY, GRADIENT_COPY, dataclasses.replace(CONVOLUTION, **change))  # type: ignore[arg-type]
-                self.assertEqual(self.replaced(*thunks), thunks)
+                given = (INPUT_COPY, GRADIENT_COPY, dataclasses.replace(CONVOLUTION, **change))  # type: ignore[arg-type]
+                self.assertEqual(self.replaced(*given), given)
         loop = For(2, (INPUT_COPY, GRADIENT_COPY, CONVOLUTION))
         self.assertEqual(self.replaced(loop), (loop,))
 

@@ -72,7 +72,9 @@ class RowProductsTest(unittest.TestCase):
     def test_kernels(self) -> None:
         """Protects XLA's kernels: they become products if their matrix is large, and stay as they are otherwise."""
         sizes = ((Slice(0, 0), DEPTH), (Slice(1, 0), DEPTH * COLUMNS), (Slice(0, 1 << 16), COLUMNS))
-        kernel = Kernel("a_b_dot_1_kernel", tuple(SizedSlice(at, 4 * size) for at, size in sizes), (1, 1, 1))
+        kernel = Kernel(
+            "a_b_dot_1_kernel", tuple(SizedSlice(at, 4 * size) for at, size in sizes), (1, 1, 1), single=True
+        )
         _, (got,) = self.run_pass(matrix(), kernel)
         assert isinstance(got, Dot)
         self.assertEqual((got.m, got.n, got.k, got.packing), (COLUMNS, 1, DEPTH, "float32"))

@@ -7,9 +7,10 @@ import json
 import unittest
 from pathlib import Path
 
+from tests.compile.program.changed import NO_KERNELS, changed
 from tests.compile.program.models import HEAD, MODELS
 from tests.stages.harness import StageTest
-from tfaot.compile.program.packing.loops import packed
+from tfaot.compile.program.packing.loops import pack_loops
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     Call,
@@ -65,7 +66,7 @@ class PackLoopsTest(unittest.TestCase):
 
     def packs(self, *thunks: Thunk) -> list[tuple[int, int]]:
         """Returns the buffer of each packed right side, and the panels' buffer. Each product reads what was packed for it."""
-        got = packed(function(*thunks))
+        got = changed(pack_loops, NO_KERNELS, function(*thunks))
         found = [each for each in walk(got.thunks) if isinstance(each, Pack)]
         panels = {each.out for each in found}
         for each in walk(got.thunks):
@@ -78,7 +79,7 @@ class PackLoopsTest(unittest.TestCase):
     def test_before_the_loop(self) -> None:
         """Protects numbers: the right side is packed right before the loop, after what wrote it."""
         first = Copy(Slice(1, 0), Slice(0, 0), WEIGHTS)
-        got = packed(function(first, For(8, (dot(),))))
+        got = changed(pack_loops, NO_KERNELS, function(first, For(8, (dot(),))))
         pack = Pack("float", Slice(3, 0), Slice(1, 0), 3, 32, False, 384)
         product = dataclasses.replace(dot(), lhs=Slice(3, 0), packing="panels")
         self.assertEqual(got.thunks, (first, pack, For(8, (product,))))
@@ -102,7 +103,7 @@ class PackLoopsTest(unittest.TestCase):
     def test_nested(self) -> None:
         """Protects speed: what the outer loop doesn't change is packed before it, and the rest before the inner one."""
         inner = For(9, (dot(), dot(Slice(2, 0))))
-        got = packed(function(For(10, (kernel((0, 0, 4), (2, 0, 4)), inner))))
+        got = changed(pack_loops, NO_KERNELS, function(For(10, (kernel((0, 0, 4), (2, 0, 4)), inner))))
         outer_pack, outer = got.thunks
         assert isinstance(outer_pack, Pack)
         assert isinstance(outer, For)

@@ -6,9 +6,9 @@ import dataclasses
 import math
 import unittest
 
-from tests.xla.hlo import kernels, parsed
-from tfaot.compile.program.passes.mlp_fusion import LARGEST, join
-from tfaot.compile.program.thunks.compiled import Compiled
+from tests.compile.program.changed import thunks, with_products
+from tests.xla.hlo import kernels
+from tfaot.compile.program.passes.mlp_fusion import LARGEST, mlp_fusion
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -21,24 +21,18 @@ from tfaot.compile.program.thunks.kinds import (
     Slice,
     Thunk,
 )
-from tfaot.compile.program.values.vectors import VectorProduct
 
 X, W, B, H, V, C, Y, OTHER = (Slice(index, 0) for index in range(8))
-KNOWN = {
-    "m_first": VectorProduct(row=2, matrix=1, addend=0, depth=3, columns=5, transposed=False, arguments=4),
-    "m_second": VectorProduct(row=0, matrix=1, addend=None, depth=5, columns=2, transposed=True, arguments=3),
-    "m_largest": VectorProduct(
-        row=0, matrix=1, addend=None, depth=LARGEST // 64, columns=64, transposed=False, arguments=3
-    ),
-    "m_larger": VectorProduct(
-        row=0, matrix=1, addend=None, depth=LARGEST // 64 + 1, columns=64, transposed=False, arguments=3
-    ),
-    "m_batch": VectorProduct(row=0, matrix=1, addend=None, depth=3, columns=5, transposed=False, arguments=3, batch=2),
-}
 ROW, TWO = "f32[5]{0}", "f32[1,2]{1,0}"
 BOUNDS = ["low = f32[] constant(-1)", "high = f32[] constant(1)", f"r = {TWO} clamp(%low, %s, %high)"]
 BIAS = f"b = {TWO} broadcast(%p1), dimensions={{1}}"
-HLO = kernels(
+PRODUCTS = {
+    "first": (3, 5, False, True),
+    "second": (5, 2, True, False),
+    "largest": (LARGEST // 64, 64, False, False),
+    "larger": (LARGEST // 64 + 1, 64, False, False),
+}
+FINISHES = kernels(
     {
         "relu": ([ROW], ["z = f32[] constant(0)", f"r = {ROW} maximum(%p0, %z)"], ROW),
         "bias": ([TWO, "f32[2]{0}"], [BIAS, f"s = {TWO} add(%p0, %b)", *BOUNDS], TWO),
@@ -55,6 +49,7 @@ HLO = kernels(
         ),
     }
 )
+HLO = with_products(with_products(FINISHES, PRODUCTS), {"batch": (3, 5, False, False)}, 2)
 
 
 def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
@@ -63,7 +58,7 @@ def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
     return Kernel(f"m_{symbol}", args, (1, 1, 1), single=symbol != "unknown")
 
 
-FIRST = kernel("first", (B, 5), (W, 15), (X, 3), (H, 5))
+FIRST = kernel("first", (X, 3), (W, 15), (B, 5), (H, 5))
 RELU_OF_FIRST = kernel("relu", (H, 5), (H, 5))
 SECOND = kernel("second", (H, 5), (V, 10), (Y, 2))
 FIRST_LAYER = Dense(H, X, W, B, 3, 5, False, -math.inf, math.inf)
@@ -74,11 +69,10 @@ SECOND_LAYER = Dense(Y, H, V, None, 5, 2, True, -math.inf, math.inf)
 class JoinTest(unittest.TestCase):
     """The pass on thunks."""
 
-    def joined(self, *thunks: Thunk) -> tuple[Thunk, ...]:
+    def joined(self, *given: Thunk) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(1 << 20, "temp", None, None) for _ in range(8))
-        function = CompiledFunction(buffers, (), (), (), (), thunks)
-        return join(Compiled({"x86-64-v3": function}, {}, (parsed(HLO),)), function, KNOWN).thunks
+        return thunks(mlp_fusion, HLO, CompiledFunction(buffers, (), (), (), (), given))
 
     def test_net(self) -> None:
         """Protects nets: products, their bias, and their ReLU are the layers of one net, also in a loop."""
@@ -123,13 +117,14 @@ class JoinTest(unittest.TestCase):
             self.assertEqual(self.joined(DenseNet((before,)), finish), (DenseNet((before,)), finish), finish.symbol)
 
     def test_sizes(self) -> None:
-        """Protects large matrices and batches, which other code multiplies faster."""
+        """Protects large matrices and batches, which other code multiplies faster, and results in place of a row."""
         depth = LARGEST // 64
         self.assertIsInstance(self.joined(kernel("largest", (X, depth), (W, depth * 64), (Y, 64)))[0], DenseNet)
         for thunk in (
             kernel("larger", (X, depth + 1), (W, depth * 64 + 64), (Y, 64)),
             kernel("batch", (X, 6), (W, 30), (Y, 10)),
-            kernel("first", (B, 5), (W, 15), (X, 4), (H, 5)),
+            kernel("second", (H, 5), (V, 10), (H, 2)),  # over the row
+            kernel("first", (X, 4), (W, 15), (B, 5), (H, 5)),
         ):
             self.assertEqual(self.joined(thunk), (thunk,))
 

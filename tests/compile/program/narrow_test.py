@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tests.compile.program.changed import stored
 from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
 from tfaot.compile.program.packing import narrow
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import Copy, Dot, Epilogue, Kernel, SizedSlice, Slice, Thunk
-from tfaot.compile.program.values.vectors import VectorProduct, vector_products
+from tfaot.compile.program.values.gemv import product
 from tfaot.export.rewrites.narrow import SMALLEST, to_bfloat16, to_int8
 
 Matrix = npt.NDArray[np.float32]
@@ -98,25 +99,30 @@ ENTRY %main (x: f32[67], m: f32[67,90], b: f32[90]) -> f32[90] {
 """
 
 
-class VectorProductTest(unittest.TestCase):
+class ProductTest(unittest.TestCase):
     """Reading XLA's kernels."""
 
     def test_kernels(self) -> None:
         """Protects the reader: products of one row with a matrix in any order and layout, and nothing else."""
-        self.assertEqual(
-            vector_products(parsed(HLO)),
-            {
-                "a_b_one": VectorProduct(1, 2, 0, 67, 90, transposed=False, arguments=4),
-                "a_b_dot_1_kernel": VectorProduct(0, 1, None, 67, 90, transposed=True, arguments=3),
-                "a_b_dot_2_kernel": VectorProduct(1, 0, None, 67, 90, transposed=False, arguments=3),
-                "a_b_dot_3_kernel": VectorProduct(0, 1, None, 90, 67, transposed=True, arguments=3),
-                # A matrix of one column.
-                "a_b_one_2_kernel": VectorProduct(0, 1, None, 90, 1, transposed=True, arguments=3),
-                # As part of a larger computation, whose instructions aren't kernels of their own.
-                "a_b_dot_4_kernel": VectorProduct(0, 1, None, 67, 90, transposed=False, arguments=3),
-                "a_b_dot_5_kernel": VectorProduct(0, 1, None, 67, 90, transposed=False, arguments=3),
-            },
-        )
+        # Row, matrix, sum, depth, columns, and whether the matrix is stored by columns.
+        for symbol, wanted in {
+            "one": (1, 2, 0, 67, 90, False),
+            "dot_1_kernel": (0, 1, None, 67, 90, True),
+            "dot_2_kernel": (1, 0, None, 67, 90, False),
+            "dot_3_kernel": (0, 1, None, 90, 67, True),
+            "one_2_kernel": (0, 1, None, 90, 1, True),  # a matrix of one column
+            **dict.fromkeys(("two", "square_kernel", "dot_4_kernel", "dot_6_kernel", "dot_7_kernel", "dot_8_kernel")),
+        }.items():
+            with self.subTest(symbol):
+                kernel = stored(HLO, f"a_b_{symbol}")
+                got = product(kernel) if kernel else None
+                if got is None or wanted is None:
+                    self.assertIs(got, wanted)
+                    continue
+                addend = got.epilogue.addend.buffer if got.epilogue and got.epilogue.addend else None
+                sides = got.rhs.buffer, got.lhs.buffer, addend
+                self.assertEqual((*sides, got.k, got.m, got.transpose_lhs), wanted)
+                self.assertEqual(got.out.buffer, 3 if addend == 0 else 2)
 
 
 class NarrowTest(unittest.TestCase):
@@ -139,9 +145,9 @@ class NarrowTest(unittest.TestCase):
             for transposed in (False, True):
                 with self.subTest(dtype, transposed=transposed):
                     values = matrix(dtype)
-                    stored = np.ascontiguousarray(values.T) if transposed else values
-                    product = dataclasses.replace(dot(depth=DEPTH, columns=COLUMNS), transpose_lhs=transposed)
-                    compiled, (got,) = self.run_pass(dtype, stored, product)
+                    in_memory = np.ascontiguousarray(values.T) if transposed else values
+                    multiplied = dataclasses.replace(dot(depth=DEPTH, columns=COLUMNS), transpose_lhs=transposed)
+                    compiled, (got,) = self.run_pass(dtype, in_memory, multiplied)
                     assert isinstance(got, Dot)
                     self.assertEqual(got.packing, dtype)
                     contents = compiled.replaced["c1"]
@@ -188,7 +194,7 @@ class NarrowTest(unittest.TestCase):
 
     def kernel(self, name: str, *places: tuple[Slice, int]) -> Kernel:
         """Returns a call of a kernel of XLA's."""
-        return Kernel(f"a_b_{name}", tuple(SizedSlice(at, 4 * size) for at, size in places), (1, 1, 1))
+        return Kernel(f"a_b_{name}", tuple(SizedSlice(at, 4 * size) for at, size in places), (1, 1, 1), single=True)
 
     def test_kernels(self) -> None:
         """Protects XLA's kernels: they become products, with their addend, if the result overlaps nothing else."""
@@ -221,7 +227,8 @@ class NarrowTest(unittest.TestCase):
         values = matrix("bfloat16")
         places = ((Slice(1, 0), DEPTH * COLUMNS), (Slice(0, 0), DEPTH), (Slice(0, 4096), COLUMNS))
         kernels = {
-            isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1)) for isa in ("v3", "v4")
+            isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1), single=True)
+            for isa in ("v3", "v4")
         }
         functions = {isa: function(kernel, sizes=(values.nbytes,)) for isa, kernel in kernels.items()}
         texts = [parsed(HLO.replace("HloModule a.", f"HloModule {isa}.")) for isa in kernels]

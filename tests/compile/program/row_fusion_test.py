@@ -131,6 +131,13 @@ def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, .
     return changed.thunks(row_fusion.row_fusion, hlo, function)
 
 
+def missed(*thunks: Thunk, hlo: str = HLO) -> dict[str, str]:
+    """Returns the kernels that aren't merged, and why."""
+    function = CompiledFunction((Buffer(16 * STEP, "temp", None, None),), (), (), (), (), thunks)
+    reasons = changed.compiled(row_fusion.row_fusion, hlo, function).reasons
+    return {kernel.removeprefix("m_"): reason for (_, kernel), reason in reasons.items()}
+
+
 class ReadTest(unittest.TestCase):
     """Reading kernels."""
 
@@ -407,18 +414,20 @@ class MergeTest(unittest.TestCase):
 
     def test_sizes(self) -> None:
         """Protects small models: XLA's kernels stay for few values, and for short rows."""
-        small = HLO.replace("1024", "256").replace("[2,512", "[2,128").replace("[0:512]", "[0:128]")
+        small = HLO.replace("1024", "32").replace("[2,512", "[2,16").replace("[0:512]", "[0:16]")
         thunks = tuple(
             dataclasses.replace(
                 each,
                 args=tuple(
-                    dataclasses.replace(arg, size=arg.size // 4 if arg.size in (ALL, EACH) else arg.size)
+                    dataclasses.replace(arg, size=arg.size // 32 if arg.size in (ALL, EACH) else arg.size)
                     for arg in each.args
                 ),
             )
             for each in ALL_OF_IT
         )
         self.assertEqual(merged(*thunks, hlo=small), thunks)
+        few = "it has 32 rows of 64 values, fewer than 4096 in all"
+        self.assertEqual([*missed(*thunks, hlo=small).values()][:1], [few])
         self.assertEqual(len(self.sweeps(SUMMED)), 1)
 
     def test_functions(self) -> None:

@@ -7,8 +7,8 @@ import unittest
 
 import numpy as np
 
-from tests.xla.hlo import parsed
-from tfaot.compile.program.passes.transposes import LOOPS, loops_of, replace
+from tests.compile.program.changed import stored, thunks
+from tfaot.compile.program.passes.transposes import LOOPS, loops_of, transposes
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
@@ -19,7 +19,7 @@ from tfaot.compile.program.thunks.kinds import (
     Slice,
     Thunk,
 )
-from tfaot.compile.program.values.copies import Order, copies
+from tfaot.compile.program.values.copies import Order, original
 
 HLO = """\
 HloModule m, is_scheduled=true
@@ -69,14 +69,14 @@ class ReplaceTest(unittest.TestCase):
 
     CALL = RowCopies(0, ((1, 0), (8, 2048), (4, 16), (32, 64)), 16, Slice(1, 0), Slice(0, 0), SIZE)
 
-    def replaced(self, *thunks: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
+    def replaced(self, *given: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(SIZE, "temp", None, None) for _ in range(2))
-        return replace(CompiledFunction(buffers, (), (), (), (), thunks), copies(parsed(hlo)), {}).thunks
+        return thunks(transposes, hlo, CompiledFunction(buffers, (), (), (), (), given))
 
     def kernel(self, *places: tuple[Slice, int]) -> Kernel:
         """Returns the kernel, given its arguments and their bytes."""
-        return Kernel("m_copied", tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1))
+        return Kernel("m_copied", tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1), single=True)
 
     def test_call(self) -> None:
         """Protects the numbers: the call reads and writes where the kernel does, also in loops, and its loops are the runtime's."""
@@ -109,7 +109,8 @@ class ReplaceTest(unittest.TestCase):
             (_six_loops(), 4096),
         ):
             with self.subTest(hlo):
-                self.assertEqual(len(copies(parsed(hlo))), 1)
+                copy = stored(hlo, "m_copied")
+                self.assertTrue(copy and original(copy))
                 thunk = self.kernel((Slice(0, 0), 4 * values), (Slice(1, 0), 4 * values))
                 self.assertEqual(self.replaced(thunk, hlo=hlo), (thunk,))
 

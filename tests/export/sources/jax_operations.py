@@ -254,9 +254,56 @@ def volumes(x: Any, w: Any) -> Any:
     return convolved(x, w), jax.grad(plain, (0, 1))(x, jnp.concatenate([w, w], 3))
 
 
+def linear() -> dict[str, Case]:
+    """Decompositions and solvers, for which JAX calls LAPACK. Signs of vectors are arbitrary."""
+    a, b, w = f(5, 5), f(5, 2), f(2, 6, 4)
+    spd = a @ a.T + np.eye(5, dtype=np.float32)
+
+    def products(w: Any, s: Any) -> Any:
+        left, values, right = jnp.linalg.svd(w, full_matrices=False)
+        eigenvalues, vectors = jnp.linalg.eigh(s)
+        return (left * values[..., None, :]) @ right, values, (vectors * eigenvalues) @ vectors.T, eigenvalues
+
+    def loss(a: Any, b: Any, s: Any) -> Any:
+        parts = [jnp.linalg.solve(a, b), jnp.linalg.cholesky(s), jnp.linalg.det(a), products(b, s)[2]]
+        return sum(jnp.sum(jnp.sin(part)) for part in parts)
+
+    return {
+        "factors": (
+            lambda w: (jnp.linalg.qr(w), jnp.linalg.qr(w, mode="complete"), jnp.linalg.svd(w, compute_uv=False)),
+            (w,),
+        ),
+        "gradients_of_factors": (jax.grad(loss, (0, 1, 2)), (a, b, spd)),
+        "lu": (lambda a, w: (jax.scipy.linalg.lu(a), jax.scipy.linalg.lu_factor(w[:, :3])), (a, w)),
+        "products_of_factors": (products, (w, spd)),
+        "solvers": (
+            lambda a, b, s: (
+                jnp.linalg.solve(a, b),
+                jnp.linalg.inv(a),
+                jnp.linalg.slogdet(a),
+                jnp.linalg.lstsq(a, b)[0],
+                jnp.linalg.pinv(b),
+                jax.scipy.linalg.expm(a),
+                jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(s), b),
+                lax.linalg.tridiagonal_solve(a[0], jnp.abs(a[1]) + 9, a[2], b),
+            ),
+            (a, b, spd),
+        ),
+        "triangles": (
+            lambda s, b, z: (
+                jax.scipy.linalg.solve_triangular(s, b, trans=1, lower=True),
+                lax.linalg.triangular_solve(s, b.T, left_side=False, lower=False, unit_diagonal=True),
+                lax.linalg.triangular_solve(z, z @ z, left_side=False, lower=True, transpose_a=True, conjugate_a=True),
+                jnp.linalg.cholesky(z @ z.conj().T + 9 * jnp.eye(5)),
+            ),
+            (spd, b, (spd + 1j * a).astype(np.complex64)),
+        ),
+    }
+
+
 def main(path: str) -> None:
     """Writes `NAME.mlir` and `NAME.npz` for each program, and those of tests about what TensorFlow can't read or compile."""
-    cases = elementwise() | products() | shapes() | programs()
+    cases = elementwise() | products() | shapes() | programs() | linear()
     cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         for name, (function, arguments) in cases.items():
@@ -278,9 +325,10 @@ def main(path: str) -> None:
         spec = jax.ShapeDtypeStruct((3, 3), np.float32)
         newer = export.export(jax.jit(lambda x: lax.top_k(x, 2)), platforms=["cpu"])(spec)
         out.writestr("newer.mlirbc", newer.mlir_module_serialized)
-        for platform, name in (("cpu", "library.mlir"), ("tpu", "no_library.mlir")):
-            library = export.export(jax.jit(jnp.linalg.cholesky), platforms=[platform])(spec)
-            out.writestr(name, library.mlir_module())
+        library = export.export(jax.jit(jnp.linalg.eigvals), platforms=["cpu"])(spec)
+        out.writestr("library.mlir", library.mlir_module())
+        own = export.export(jax.jit(lambda x: jnp.linalg.cholesky(x @ x.T)), platforms=["tpu"])(spec)
+        out.writestr("no_library.mlir", own.mlir_module())
         both = export.export(jax.jit(jnp.sin), platforms=["cpu", "cuda"])(spec)
         out.writestr("both.mlir", both.mlir_module())
 

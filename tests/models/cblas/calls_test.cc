@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/models/cblas/large_aot.h"
+#include "tests/runtime/expect.h"
 #include "tfaot/threads.h"
 
 namespace {
@@ -16,14 +17,6 @@ namespace {
 std::atomic<int> floats{0};
 std::atomic<int> doubles{0};
 std::atomic<bool> small{false};
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
-
 // The library's function, which the program overrides with its own.
 template <typename Function>
 Function* Next(const char* name) {

@@ -1,12 +1,12 @@
 // Protects programs with two models: classes whose names become the same symbol
 // when `::` becomes `_` link together, and neither model affects the other.
 #include <cmath>
-#include <cstdio>
 #include <type_traits>
 #include <utility>
 
 #include "tests/models/link/one_aot.h"
 #include "tests/models/link/other_aot.h"
+#include "tests/runtime/expect.h"
 
 static_assert(!std::is_copy_constructible_v<a::b_c>);
 static_assert(!std::is_copy_assignable_v<a::b_c>);
@@ -17,14 +17,6 @@ static_assert(std::is_nothrow_move_assignable_v<a::b_c>);
 float SecondIncluder();
 
 namespace {
-
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 template <typename Model>
 void Fill(Model& model) {

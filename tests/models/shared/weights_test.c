@@ -1,5 +1,6 @@
-/* Protects programs in C that share weights, change them while threads run,
- * lend buffers, and watch or cancel runs: what version 2 of the table adds.
+/* Protects programs in C that load weights, lend buffers, and watch or cancel
+ * runs: what version 2 of the table adds. tests/run/run_test.py shares weights
+ * and changes them while threads run, by the same table.
  *
  *   weights_test LIBRARY NEXT_LIBRARY FROZEN_LIBRARY STORED_LIBRARY
  *
@@ -7,26 +8,13 @@
  * one. The model writes w, and only reads b, so with x = 0, y is b. */
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/runtime/expect.h"
 #include "tfaot/c_api.h"
-
-enum { kThreads = 3, kVersions = 500 };
-
-static int failed = 0;
-
-#define EXPECT(condition)                                                \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      printf("%s:%d: FAILED: %s\n", __FILE__, __LINE__, #condition);     \
-      ++failed;                                                          \
-    }                                                                    \
-  } while (0)
 
 static const tfaot_api* Load(const char* path) {
   tfaot_get_api_fn* get_api = NULL;
@@ -39,47 +27,10 @@ static const tfaot_api* Load(const char* path) {
   return get_api(TFAOT_API_VERSION);
 }
 
-static const float kOnes[4] = {1, 1, 1, 1}, kFives[4] = {5, 5, 5, 5};
-
-/* A value for b. */
-static tfaot_value B(const float* values) {
-  tfaot_value value = {"b", NULL, 4 * sizeof(float)};
-  value.data = values;
-  return value;
-}
+static const float kOnes[4] = {1, 1, 1, 1};
 
 static float ReadB(const tfaot_api* api, const tfaot_model* model) {
   return ((const float*)api->variable(model, 1))[3];
-}
-
-/* Any number of instances share weights, which outlive their handle. */
-static void Shares(const tfaot_api* api) {
-  tfaot_weights *initial, *fives, *found;
-  tfaot_model *one, *two;
-  tfaot_value value = B(kFives);
-
-  EXPECT(api->version == TFAOT_API_VERSION && api->size == sizeof(tfaot_api));
-  EXPECT(api->initial_weights(&initial) == TFAOT_OK);
-  EXPECT(api->update_weights(initial, &value, 1, &fives) == TFAOT_OK);
-  EXPECT(api->weights_version(initial) != api->weights_version(fives));
-  EXPECT(api->create_with(NULL, fives, NULL, &one) == TFAOT_OK);
-  EXPECT(api->create(NULL, &two) == TFAOT_OK);
-  EXPECT(ReadB(api, one) == 5 && ReadB(api, two) == 0.5f);
-  EXPECT(api->run(two, 0, 0) == TFAOT_OK);
-  EXPECT(api->set_weights(two, fives) == TFAOT_OK && ReadB(api, two) == 5);
-  EXPECT(api->variable(one, 1) == api->variable(two, 1));
-  /* What the model writes stays. */
-  EXPECT(((const float*)api->variable(two, 0))[3] == 5);
-  EXPECT(api->weights(two, &found) == TFAOT_OK);
-  EXPECT(api->weights_version(found) == api->weights_version(fives));
-  api->destroy_weights(found);
-  api->destroy_weights(fives);
-  api->destroy_weights(initial);
-  api->destroy_weights(NULL);
-  api->destroy(one);
-  EXPECT(api->run(two, 0, 0) == TFAOT_OK);
-  EXPECT(((const float*)api->output(two, 0, 0))[3] == 5);
-  api->destroy(two);
 }
 
 /* From a path, a descriptor, and memory; mapped and copied. */
@@ -261,101 +212,6 @@ static void Allocates(const tfaot_api* api) {
                 "  to do: set both") == 0);
 }
 
-struct Runner {
-  const tfaot_api* api;
-  tfaot_model* model;
-  int runs, mixed, backwards;
-  float last;
-};
-
-/* Runs until it has seen the last version. */
-static void* RunAll(void* argument) {
-  struct Runner* self = (struct Runner*)argument;
-  const float* y = (const float*)self->api->output(self->model, 0, 0);
-  while (self->last < kVersions) {
-    if (self->api->run(self->model, 0, 0) != TFAOT_OK) return NULL;
-    y = (const float*)self->api->output(self->model, 0, 0);
-    if (y[1] != y[0] || y[2] != y[0] || y[3] != y[0]) ++self->mixed;
-    if (y[0] < self->last) ++self->backwards;
-    /* Where there are fewer cores than threads, the publisher gets its turn. */
-    if (y[0] == self->last) sched_yield();
-    self->last = y[0];
-    ++self->runs;
-  }
-  return argument;
-}
-
-/* One thread publishes versions, and others run, each its own instance. */
-static void SwapsLive(const tfaot_api* api) {
-  tfaot_weights *start, *ones, *current;
-  tfaot_live_weights* live;
-  pthread_t threads[kThreads];
-  struct Runner runners[kThreads];
-  tfaot_source source = {NULL, NULL, 0, -1, 0};
-  tfaot_value value = B(kOnes);
-  char path[1024];
-  int i, version, runs = 0;
-
-  sprintf(path, "%.900s/live.safetensors", getenv("TEST_TMPDIR"));
-  source.path = path;
-  EXPECT(api->initial_weights(&start) == TFAOT_OK);
-  EXPECT(api->update_weights(start, &value, 1, &ones) == TFAOT_OK);
-  EXPECT(api->create_live(ones, &live) == TFAOT_OK);
-  for (i = 0; i < kThreads; ++i) {
-    memset(&runners[i], 0, sizeof(runners[i]));
-    runners[i].api = api;
-    EXPECT(api->create(NULL, &runners[i].model) == TFAOT_OK);
-    EXPECT(api->follow(runners[i].model, live) == TFAOT_OK);
-    EXPECT(pthread_create(&threads[i], NULL, RunAll, &runners[i]) == 0);
-  }
-  for (version = 2; version <= kVersions; ++version) {
-    float b[4];
-    tfaot_weights* next;
-    for (i = 0; i < 4; ++i) b[i] = (float)version;
-    value = B(b);
-    if (version % 2 == 0) {
-      EXPECT(api->live_update(live, &value, 1) == TFAOT_OK);
-    } else {
-      EXPECT(api->update_weights(start, &value, 1, &next) == TFAOT_OK);
-      if (version % 25 != 0) {
-        EXPECT(api->live_swap(live, next) == TFAOT_OK);
-      } else {
-        tfaot_model* model;
-        EXPECT(api->create_with(NULL, next, NULL, &model) == TFAOT_OK);
-        EXPECT(api->save(model, path) == TFAOT_OK);
-        EXPECT(api->live_load(live, &source) == TFAOT_OK);
-        api->destroy(model);
-      }
-      api->destroy_weights(next);
-    }
-  }
-  EXPECT(api->live_current(live, &current) == TFAOT_OK);
-  for (i = 0; i < kThreads; ++i) {
-    void* done = NULL;
-    EXPECT(pthread_join(threads[i], &done) == 0 && done != NULL);
-    EXPECT(runners[i].mixed == 0 && runners[i].backwards == 0);
-    runs += runners[i].runs;
-  }
-  printf("%d versions, %d runs on %d threads\n", kVersions, runs, kThreads);
-
-  /* What ends following; and a handle that goes first. */
-  EXPECT(api->set_weights(runners[0].model, ones) == TFAOT_OK);
-  EXPECT(api->follow(runners[1].model, NULL) == TFAOT_OK);
-  EXPECT(api->live_swap(live, ones) == TFAOT_OK);
-  EXPECT(api->live_swap(live, current) == TFAOT_OK);
-  api->destroy_live(live);
-  api->destroy_live(NULL);
-  EXPECT(api->run(runners[0].model, 0, 0) == TFAOT_OK);
-  EXPECT(ReadB(api, runners[0].model) == 1);
-  EXPECT(ReadB(api, runners[1].model) == kVersions);
-  EXPECT(api->run(runners[2].model, 0, 0) == TFAOT_OK);
-  EXPECT(ReadB(api, runners[2].model) == kVersions);
-  for (i = 0; i < kThreads; ++i) api->destroy(runners[i].model);
-  api->destroy_weights(current);
-  api->destroy_weights(ones);
-  api->destroy_weights(start);
-}
-
 static int Same(const char* text, const char* expected) {
   if (strcmp(text, expected) != 0) printf("%s\n", text);
   return strcmp(text, expected) == 0;
@@ -480,45 +336,6 @@ static void GetsNull(const tfaot_api* api) {
   api->destroy_weights(weights);
 }
 
-/* A file of another model, and a truncated one: the instance stays as it was,
- * and runs. */
-static void GetsBadFiles(const tfaot_api* api, const tfaot_api* next) {
-  tfaot_model *model, *other;
-  tfaot_source source = {NULL, NULL, 0, -1, 0};
-  static char file[4096];
-  char path[1024];
-  size_t size, cut;
-  FILE* stream;
-
-  sprintf(path, "%.900s/other.safetensors", getenv("TEST_TMPDIR"));
-  EXPECT(api->create(NULL, &model) == TFAOT_OK);
-  EXPECT(api->save(model, path) == TFAOT_OK);
-  EXPECT(next->create(NULL, &other) == TFAOT_OK);
-  EXPECT(next->load(other, path) == TFAOT_MISMATCH);
-  EXPECT(strstr(next->error(other), "doesn't fit the model: ") != NULL);
-  EXPECT(strstr(next->error(other), ": missing; the model has ") != NULL);
-  EXPECT(strstr(next->error(other), "\n  to do: write a file with every ") !=
-         NULL);
-  EXPECT(next->run(other, 0, 0) == TFAOT_OK && next->error(other)[0] == '\0');
-  EXPECT(*(const float*)next->output(other, 0, 0) == 2);
-  next->destroy(other);
-
-  stream = fopen(path, "rb");
-  size = fread(file, 1, sizeof(file), stream);
-  fclose(stream);
-  source.data = file;
-  for (cut = 0; cut < size; ++cut) {
-    source.bytes = cut;
-    EXPECT(api->load_from(model, &source) == TFAOT_BAD_FILE);
-    EXPECT(strstr(api->error(model), "truncated") != NULL);
-    EXPECT(strstr(api->error(model), "\n  to do: write it again") != NULL);
-  }
-  EXPECT(api->run(model, 0, 0) == TFAOT_OK && ReadB(api, model) == 0.5f);
-  source.bytes = size;
-  EXPECT(api->load_from(model, &source) == TFAOT_OK);
-  api->destroy(model);
-}
-
 /* Models without variables, and those whose values are in a file. */
 static void Lacks(const tfaot_api* frozen, const tfaot_api* stored) {
   tfaot_weights* weights;
@@ -553,15 +370,12 @@ int main(int argc, char** argv) {
   }
   api = Load(argv[1]);
   next = Load(argv[2]);
-  Shares(api);
   LoadsFrom(api);
   Lends(api);
   Watches(api);
   Allocates(api);
-  SwapsLive(api);
   Fails(api, next);
   GetsNull(api);
-  GetsBadFiles(api, next);
   Lacks(Load(argv[3]), Load(argv[4]));
   return failed != 0;
 }

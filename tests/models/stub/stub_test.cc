@@ -2,10 +2,8 @@
 // links, and learns from every run that there is no model.
 #include <cstring>
 
-#include "p/family.h"
 #include "p/small.h"
 #include "tests/runtime/expect.h"
-#include "tfaot/info.h"
 
 namespace {
 
@@ -39,21 +37,9 @@ void Fails() {
   EXPECT(Says(status.message(), "a stub, which has no model"));
 }
 
-void FailsWithBatches() {
-  a::Family model;
-  EXPECT(!model.Train() && !model.Embed(3));
-  EXPECT(Says(model.error(), "a stub, which has no model"));
-  EXPECT(!model.Load("nowhere") && Says(model.error(), "nowhere"));
-  EXPECT(model.where().dim(0) == 0);
-  model.Seed(3);
-  EXPECT(model.state()[2] == 3);
-  EXPECT(a::Family::Info().entry_points.size() == 2);
-}
-
 }  // namespace
 
 int main() {
   Fails();
-  FailsWithBatches();
   return failed;
 }

@@ -1,7 +1,5 @@
 // Protects a model on a pool: the same bits as on one thread, whatever the pool
 // does, and no allocation in a run.
-#include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -12,6 +10,7 @@
 #include "tests/models/threads/norms_aot.h"
 #include "tests/models/threads/rows_aot.h"
 #include "tests/models/threads/wide_aot.h"
+#include "tests/runtime/expect.h"
 #include "tests/runtime/pools.h"
 #include "tfaot/isa.h"
 #include "tfaot/threads.h"
@@ -21,14 +20,6 @@ namespace {
 using threads::Norms;
 using threads::Rows;
 using threads::Wide;
-
-std::atomic<int> failed{0};
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 // Rows of a batch that runs once in code for 8, and several times in code
 // for 1.

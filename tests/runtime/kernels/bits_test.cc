@@ -1,17 +1,23 @@
 // Protects "threads don't change a bit": every kernel that is split for a pool,
-// compiled as for models, in random sizes on pools of random sizes.
+// compiled as for models, in random sizes on pools of random sizes. Also into
+// which parts calls are split, and that these have the caller's floating-point
+// mode.
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/runtime/kernels/fuzz.h"
 #include "tests/runtime/kernels/winograd_kernel.h"
 #include "tests/runtime/pools.h"
+#include "tfaot/flush_denormals.h"
 #include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/parallel.h"
 #include "tfaot/kernels/row_sweep.h"
 #include "tfaot/kernels/sweep.h"
 #include "tfaot/kernels/winograd_scratch.h"
@@ -22,8 +28,8 @@ namespace {
 
 using fuzz::Random;
 
-int calls = 0;  // of pools
-int failed = 0;
+// How often a pool had parts of each kernel, and did not.
+std::map<std::string, std::array<int, 2>> calls;
 
 unsigned char* At(std::vector<float>& values) {
   return reinterpret_cast<unsigned char*>(values.data());
@@ -38,7 +44,8 @@ std::vector<float> Rough(Random& random, std::int64_t size) {
   return values;
 }
 
-// Compares run(pool), a vector, with run(nullptr).
+// Compares run(pool), a vector, with run(nullptr). `what` is the kernel, and
+// may have sizes after it.
 template <typename Run>
 void Compare(Random& random, const std::string& what, const Run& run) {
   const auto whole = run(nullptr);
@@ -56,7 +63,7 @@ void Compare(Random& random, const std::string& what, const Run& run) {
     std::printf("FAILED: %s, on %d threads\n", what.c_str(), pool->threads());
     ++failed;
   }
-  calls += shuffled.calls > 0;
+  ++calls[what.substr(0, what.find_first_of("0123456789"))][shuffled.calls > 0];
 }
 
 // x = x * x + y * scale, y = exp(x * y) / (scale + x * x): each sum has
@@ -107,10 +114,10 @@ struct RowFormula {
                   4 * static_cast<std::size_t>(count));
     }
   }
-  template <int kStage, typename V>
+  template <int kStage, typename V, typename Index>
   static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
-                              const Places<kArrays>& arrays, std::int64_t i,
-                              const Places<kVectors>& vectors, std::int64_t j,
+                              const Places<kArrays>& arrays, Index i,
+                              const Places<kVectors>& vectors, Index j,
                               V* sums) {
     const V x = Get<V, float>(arrays[0], i), y = Get<V, float>(arrays[1], i);
     const V vector = Get<V, float>(vectors[0], j);
@@ -206,6 +213,10 @@ void ProductsOf(Random& random) {
   product.left_step = product.rows * product.depth;
   product.right_step = product.depth * product.columns;
   product.out_step = product.rows * product.columns;
+  if (product.batch > 1 && random.OneIn(2)) {  // side by side
+    product.out_step = product.columns;
+    product.out_stride = product.batch * product.columns;
+  }
   const auto filled = [&](std::int64_t count) {
     const auto rough = Rough(random, product.batch * count);
     std::vector<T> values(rough.size());
@@ -223,7 +234,8 @@ void ProductsOf(Random& random) {
               std::to_string(product.columns),
           [&](ThreadPool* threads) {
             std::vector<T> out(
-                static_cast<std::size_t>(product.batch * product.out_step));
+                static_cast<std::size_t>(product.batch * product.rows) *
+                static_cast<std::size_t>(product.columns));
             RunProducts<T>(product, left.data(), right.data(), out.data(),
                            threads);
             return out;
@@ -314,7 +326,67 @@ void ConvolutionOf(Random& random) {
   }
 }
 
+// Rows of an array in another order.
+void RowCopiesOf(Random& random) {
+  const std::int64_t row = random.Between(1, 40), outer = random.Between(2, 30);
+  const std::int64_t inner = random.Between(400000, 900000) / row / outer + 1;
+  const auto in = Rough(random, row * outer * inner);
+  Compare(random, "copies of rows", [&](ThreadPool* threads) {
+    std::vector<float> out(in.size());
+    RunRowCopies<float>(
+        {0, {{1, 0}, {inner, row}, {1, 0}, {outer, inner * row}}, row},
+        in.data(), out.data(), threads);
+    return out;
+  });
+}
+
+bool IsCut(const Cut& cut, std::int64_t batch, std::int64_t rows,
+           std::int64_t columns) {
+  return cut.batch == batch && cut.rows == rows && cut.columns == columns;
+}
+
+void TestCuts() {
+  constexpr double kMuch = 1e9, kLeast = 2 * kLeastOperations;
+  constexpr int kParts = 2 * kPartsPerThread;
+  // Work for less than two parts isn't split, and one thread is none.
+  EXPECT(IsCut(CutFor({1, 900, 900, 6, 16, kLeast - 1}, 8), 1, 1, 1));
+  EXPECT(IsCut(CutFor({1, 900, 900, 6, 16, kLeast}, 8), 1, 2, 1));
+  EXPECT(IsCut(CutFor({1, 900, 900, 6, 16, kMuch}, 1), 1, 1, 1));
+  EXPECT(IsCut(CutFor({1, 0, 0, 6, 16, 0}, 8), 1, 1, 1));
+  // Independent results go first, then many rows or many columns.
+  EXPECT(IsCut(CutFor({64, 900, 900, 6, 16, kMuch}, 2), kParts, 1, 1));
+  EXPECT(IsCut(CutFor({1, 900, 90, 6, 16, kMuch}, 2), 1, kParts, 1));
+  EXPECT(IsCut(CutFor({1, 90, 900, 6, 16, kMuch}, 2), 1, 1, kParts));
+  // Both, but no tile is split.
+  EXPECT(IsCut(CutFor({1, 12, 40, 6, 16, kMuch}, 8), 1, 2, 3));
+}
+
+// A pool's threads don't have the caller's mode.
+void TestFloatMode() {
+  const Products p = {1, 64, 256, 256, false, false, 0, 0, 0};
+  const std::vector<float> left(p.rows * p.depth, 1e-30f);
+  const std::vector<float> right(p.depth * p.columns, 1e-10f);
+  std::vector<float> out(p.rows * p.columns);
+  Threads threads(3);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    for (const bool flush : {false, true}) {
+      const FloatMode before = GetFloatMode();
+      {
+        const ScopedFloatMode mode(flush ? Flushing(before) : before);
+        RunProducts<float>(p, left.data(), right.data(), out.data(), &threads);
+      }
+      for (const float value : out) {
+        std::uint32_t bits;
+        std::memcpy(&bits, &value, sizeof bits);
+        EXPECT((bits == 0) == flush);
+      }
+    }
+  }
+}
+
 int Test() {
+  TestCuts();
+  TestFloatMode();
   Random random(34);
   const int rounds = fuzz::Cases(300);
   for (int round = 0; round < rounds; ++round) {
@@ -329,10 +401,11 @@ int Test() {
     ProductsOf<std::uint32_t>(random);
     StreamOf(random);
     ConvolutionOf(random);
+    RowCopiesOf(random);
   }
-  if (calls < 8 * rounds) {
-    std::printf("FAILED: only %d calls were split\n", calls);
-    ++failed;
+  for (const auto& [kernel, counts] : calls) {
+    std::printf("%s: %d split, %d not\n", kernel.c_str(), counts[1], counts[0]);
+    EXPECT(counts[1] > 0);
   }
   return failed != 0;
 }

@@ -1,5 +1,5 @@
 // Protects gradients of biases and other sums: every column of any number of
-// rows, blocks of rows, and the same bits on any pool.
+// rows, and blocks of rows.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/column_sums_f32.cc"
 
 namespace tfaot::kernels {
@@ -86,26 +85,6 @@ void TestRounding() {
   }
 }
 
-// Parts for any pool are the whole.
-void TestPools() {
-  Random random(3);
-  for (const ColumnSums& sums : {ColumnSums{1, 300, 5000, 1, 300, 300},
-                                 ColumnSums{40, 9000, 4, 1, 9000, 9000},
-                                 ColumnSums{3, 1000, 700, 4, 100, 300}}) {
-    std::vector<float> in(
-        static_cast<std::size_t>(sums.arrays * sums.rows * sums.columns));
-    for (float& value : in) {
-      value = static_cast<float>(random.Between(-1000, 1000)) / 999;
-    }
-    const auto run = [&](ThreadPool* threads) {
-      std::vector<float> out(static_cast<std::size_t>(Results(sums)));
-      RunColumnSums<float>(sums, in.data(), out.data(), threads);
-      return out;
-    };
-    RequireSameOnPools(run, true);
-  }
-}
-
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -113,5 +92,4 @@ int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::kernels::TestSizes();
   tfaot::kernels::TestRounding();
-  tfaot::kernels::TestPools();
 }

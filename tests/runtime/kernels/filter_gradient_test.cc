@@ -1,13 +1,11 @@
 // Protects gradients of convolutions by their kernels: any sizes, beside their
-// definition, what isn't a number, and the same bits on any pool.
+// definition, and what isn't a number.
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/filter_gradient_f32.cc"
 
 namespace tfaot::kernels {
@@ -139,33 +137,6 @@ void TestNotFinite() {
   }
 }
 
-// Parts for any pool are the whole, with all ways to split a kernel.
-void TestPools() {
-  Random random(3);
-  const ImageAxis same = {30, 3, 30, 1, 1, 1, 1};
-  const ImageAxis valid = {28, 2, 27, 1, 0, 1, 1};
-  for (const Images& images : {Images{8, 24, 24, 96, 1, same, same},
-                               Images{9, 3, 3, 32, 1, same, same},
-                               Images{30, 3, 3, 4, 1, valid, valid}}) {
-    const auto filled = [&](std::int64_t size) {
-      std::vector<float> values(static_cast<std::size_t>(size));
-      for (float& value : values) {
-        value = static_cast<float>(random.Between(-1000, 1000)) / 999;
-      }
-      return values;
-    };
-    const std::vector<float> input = filled(InputSize(images));
-    const std::vector<float> gradient = filled(GradientSize(images));
-    const auto run = [&](ThreadPool* threads) {
-      std::vector<float> out(static_cast<std::size_t>(KernelSize(images)));
-      RunFilterGradient<float>(images, input.data(), gradient.data(),
-                               out.data(), threads);
-      return out;
-    };
-    RequireSameOnPools(run, true);
-  }
-}
-
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -173,5 +144,4 @@ int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::kernels::TestSizes();
   tfaot::kernels::TestNotFinite();
-  tfaot::kernels::TestPools();
 }

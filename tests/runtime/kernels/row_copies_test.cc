@@ -1,5 +1,4 @@
-// Protects copies of rows in another order: any loops, beside their definition,
-// and the same values on any pool.
+// Protects copies of rows in another order: any loops, beside their definition.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -8,7 +7,6 @@
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/row_copies_f32.cc"
 
 namespace tfaot::kernels {
@@ -111,23 +109,6 @@ void TestBits() {
   }
 }
 
-// Parts for any pool are the whole.
-void TestPools() {
-  std::vector<float> in(1 << 20);
-  for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
-  for (const RowOrder& order :
-       {RowOrder{0, {{8, 131072}, {4, 16}, {32, 4096}, {64, 64}}, 16},
-        RowOrder{0, {{1, 0}, {256, 16}, {4, 4}, {256, 4096}}, 4},
-        RowOrder{3, {{1, 0}, {1, 0}, {100, 9}, {900, 1000}}, 9}}) {
-    const auto run = [&](ThreadPool* threads) {
-      std::vector<float> out(in.size());
-      RunRowCopies<float>(order, in.data(), out.data(), threads);
-      return out;
-    };
-    RequireSameOnPools(run, order.loops[0].count * order.loops[1].count > 1);
-  }
-}
-
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -135,5 +116,4 @@ int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::kernels::TestOrders();
   tfaot::kernels::TestBits();
-  tfaot::kernels::TestPools();
 }

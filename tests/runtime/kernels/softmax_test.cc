@@ -1,5 +1,5 @@
-// Protects attention: rows of any length beside their definition in double,
-// special values, and the same bits on any pool.
+// Protects attention: rows of any length beside their definition in double, and
+// special values.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/softmax_f32.cc"
 
 namespace tfaot::kernels {
@@ -149,24 +148,6 @@ void TestScales() {
   }
 }
 
-// Parts for any pool are the whole.
-void TestPools() {
-  for (const std::int64_t columns : {3, 100, 5000}) {
-    const std::int64_t rows = 200000 / columns + 3;
-    std::vector<float> from(static_cast<std::size_t>(rows * columns));
-    Random random(7);
-    for (float& value : from) {
-      value = static_cast<float>(random.Between(-300, 300)) / 100;
-    }
-    const auto run = [&](ThreadPool* threads) {
-      std::vector<float> to(from.size());
-      RunSoftmax<float>(rows, columns, 0.5f, from.data(), to.data(), threads);
-      return to;
-    };
-    RequireSameOnPools(run, true);
-  }
-}
-
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -175,5 +156,4 @@ int main() {
   tfaot::kernels::TestRows();
   tfaot::kernels::TestSpecialValues();
   tfaot::kernels::TestScales();
-  tfaot::kernels::TestPools();
 }

@@ -1,28 +1,18 @@
-// Protects formulas of compiled models: every value of an array, special
-// values, and the same bits on any pool.
+// Protects formulas of compiled models: every value of an array, and special
+// values.
 #include "tfaot/kernels/sweep.h"
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/pools.h"
-#include "tfaot/threads.h"
 
 namespace tfaot::kernels {
 namespace {
-
-int failed = 0;
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::printf("FAILED: %s\n", what);
-  ++failed;
-}
 
 // As compiled models have it: x += rate * (y * y), and z = sqrt(x) as stored.
 template <typename T>
@@ -158,29 +148,6 @@ void TestIntegers() {
   }
 }
 
-// Parts for any pool are the whole, in the caller's floating-point mode.
-void TestPools() {
-  constexpr std::int64_t kCount = 300001;
-  const auto run = [&](ThreadPool* threads) {
-    std::vector<float> x = Values<float>(kCount, 1),
-                       y = Values<float>(kCount, 2);
-    std::vector<float> z(kCount), rate = {0.3f};
-    RunSweep<Update<float>>(kCount, {At(x), At(y), At(z)}, {At(rate)}, threads);
-    x.insert(x.end(), z.begin(), z.end());
-    return x;
-  };
-  const std::vector<float> whole = run(nullptr);
-  for (const int count : {1, 2, 3, 8}) {
-    ShuffledPool shuffled(count);
-    Expect(SameBits(run(&shuffled), whole), "a pool that shuffles");
-    Expect(shuffled.calls == (count == 1 ? 0 : 1), "one call of the pool");
-    Threads threads(count);
-    for (int i = 0; i < 10; ++i) {
-      Expect(SameBits(run(&threads), whole), "threads");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace tfaot::kernels
 
@@ -192,6 +159,5 @@ int main() {
   tfaot::kernels::TestSpecialValues<double>();
   tfaot::kernels::TestIntegers<float>();
   tfaot::kernels::TestIntegers<tfaot::kernels::Vector<float>>();
-  tfaot::kernels::TestPools();
-  return tfaot::kernels::failed != 0;
+  return failed != 0;
 }

@@ -43,8 +43,8 @@ def page(header: str) -> str:
         if not text or text.startswith(_SKIPPED) or text == "}":
             continue
         comment, declaration = "", text
-        if found := _COMMENT.match(text):
-            comment, declaration = found[1], text[found.end() :].strip()
+        if match := _COMMENT.match(text):
+            comment, declaration = match[1], text[match.end() :].strip()
         if declaration.startswith("typedef struct tfaot_api {"):
             types.append(
                 ("`tfaot_api`", "The table of functions. It starts with its `size` and the library's `version`.")
@@ -71,8 +71,8 @@ def page(header: str) -> str:
 
 def _title(declaration: str) -> str:
     """Returns the names that a part of the header declares."""
-    if found := re.search(r"^#define (\w+)|^\} (\w+);|^typedef struct (\w+) \w+;", declaration, re.MULTILINE):
-        names = [name for name in found.groups() if name]
+    if match := re.search(r"^#define (\w+)|^\} (\w+);|^typedef struct (\w+) \w+;", declaration, re.MULTILINE):
+        names = [name for name in match.groups() if name]
     elif declaration.startswith(("typedef int32_t", "enum")):
         names = re.findall(r"typedef int32_t (\w+);", declaration) or ["uint32_t flags"]
     else:

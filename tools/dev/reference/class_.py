@@ -120,7 +120,7 @@ def members(text: str) -> tuple[str, list[_Member]]:
     """Returns the comment of a header's class, and its public members. Comments keep their paragraphs."""
     before, _, after = text.partition("class Model {\n public:\n")
     about = before.rpartition("\n\n")[2]
-    found: list[_Member] = []
+    public: list[_Member] = []
     before_next: list[str] = []
     for block in after.partition("\n private:")[0].split("\n\n"):
         lines = [line.strip() for line in block.strip().splitlines()]
@@ -129,19 +129,19 @@ def members(text: str) -> tuple[str, list[_Member]]:
         declarations: list[str] = []
         for line in lines:
             if line.startswith("//") and declarations:
-                found.append(_Member(_prose(comment), "\n".join(declarations)))
+                public.append(_Member(_prose(comment), "\n".join(declarations)))
                 comment, declarations = [title] if title else [], []
             (comment if line.startswith("//") else declarations).append(line)
         if declarations:
-            found.append(_Member(_prose(comment), "\n".join(declarations)))
+            public.append(_Member(_prose(comment), "\n".join(declarations)))
         # A block of its own is about the members after it.
         before_next = [] if declarations else [*comment, "//"]
-    return _prose(about.splitlines()), found
+    return _prose(about.splitlines()), public
 
 
 def _prose(comment: list[str]) -> str:
     paragraphs = "\n".join(line.removeprefix("//").strip() for line in comment).split("\n\n")
-    text = "\n\n".join(" ".join(each.split()) for each in paragraphs if each.strip())
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())
     return text.replace("<", "\\<")  # or Markdown would take it for HTML
 
 
@@ -151,7 +151,7 @@ def _sentences(comment: str) -> list[str]:
 
 def _class() -> str:
     made = [(when, *members(header(manifest, **flags))) for when, manifest, flags in _CASES]
-    known: dict[str, _Member] = {}
+    first_of: dict[str, _Member] = {}
     parts = [
         notice("py/tfaot/render/templates/class.h.jinja"),
         "# The generated class\n\n",
@@ -162,10 +162,10 @@ def _class() -> str:
         made[1][1] + "\n\n## Members\n\n",
     ]
     members_of: list[tuple[str, str]] = []
-    for when, _, found in made:
-        for member in found:
-            if member.name not in known:
-                known[member.name] = member
+    for when, _, public in made:
+        for member in public:
+            if member.name not in first_of:
+                first_of[member.name] = member
                 declared = "<br>".join(code(line) for line in member.declarations.splitlines())
                 members_of.append((declared, ("" if when == _CASES[0][0] else f"*{sentence(when)}* ") + member.comment))
     parts.append(table(["member", "what it does"], members_of))
@@ -173,10 +173,10 @@ def _class() -> str:
         "\n## What else changes\n\nFor some classes, the header says more, or something else, about these members.\n\n"
     )
     rows: list[tuple[str, str, str, str]] = []
-    for when, _, found in made:
-        for member in found:
-            first = known[member.name]
-            new = " ".join(each for each in _sentences(member.comment) if each not in _sentences(first.comment))
+    for when, _, public in made:
+        for member in public:
+            first = first_of[member.name]
+            new = " ".join(said for said in _sentences(member.comment) if said not in _sentences(first.comment))
             if new and (member.name, new) not in [(name, text) for name, _, _, text in rows]:
                 changed = member.declarations if member.declarations != first.declarations else ""
                 rows.append((member.name, when, changed.partition("\n")[0], new))

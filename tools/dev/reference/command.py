@@ -27,11 +27,11 @@ def pages() -> dict[str, str]:
         )
         own = [
             (
-                code(f"{each.flag} {each.metavar}".strip()),
-                "required" if each.required else code(str(each.default)) if each.default else "",
-                each.help,
+                code(f"{option.flag} {option.metavar}".strip()),
+                "required" if option.required else code(str(option.default)) if option.default else "",
+                option.help,
             )
-            for each in command.own
+            for option in command.own
         ]
         if command.name in ("compile", "hlo"):
             own += [_row(option) for option in options.options(command.rule)]

@@ -35,15 +35,8 @@ class _Part:
     sources: tuple[str, ...]
 
 
-_PLAIN = ("fail", "BazelwError", "WayFailed", "Unreachable")
-"""What takes an error as one text."""
 _STAGE = "While Bazel runs an action `{}`, so `bazel build` and `bazel test` fail."
 _PARTS = (
-    _Part(
-        "Getting Bazel",
-        "While `./bazelw` looks for a Bazel or sets one up, before Bazel starts. If one way fails, it tries the next.",
-        ("tools/bazelw/*.py",),
-    ),
     _Part(
         "Setup",
         "While Bazel fetches the repository `tfaot_tensorflow`, before the first model is built.",
@@ -77,7 +70,7 @@ _PARTS = (
     _Part(
         "The program",
         "In a program with a compiled model. Members that return false say it in `error()`, and others in a `tfaot::Status`.",
-        ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc"),
+        ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc", "runtime/tfaot/c_api_*.h"),
     ),
     _Part("Generated tests", "While a generated test or benchmark reads its goldens.", ("runtime/tfaot/goldens.h",)),
     _Part("bazel run //tools:explain", "While the tool compares builds.", ("tools/explain.py",)),
@@ -101,8 +94,8 @@ def pages(root: Path) -> dict[str, str]:
         for file in sorted({str(path.relative_to(root)) for glob in part.sources for path in root.glob(glob)}):
             if file not in seen:
                 seen.add(file)
-                found = messages(file, (root / file).read_text("utf-8"))
-                rows += [(each.asked, each.exists, each.do) for each in found if each.asked != _GAP]
+                errors = messages(file, (root / file).read_text("utf-8"))
+                rows += [(error.asked, error.exists, error.do) for error in errors if error.asked != _GAP]
         parts.append(f"\n## {part.title}\n\n{part.when}\n\n")
         parts.append(
             table(["message", "found", "to do"], [[_shown(cell) for cell in row] for row in dict.fromkeys(rows)])
@@ -127,35 +120,37 @@ def _shown(text: str) -> str:
 
 
 def _python(file: str, tree: ast.Module) -> list[Message]:
-    found = []
+    errors = []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             # The innermost function, where names in the message are assigned.
-            around = [each for each in functions if each.lineno <= node.lineno <= (each.end_lineno or 0)]
-            scope = max(around, key=lambda each: each.lineno, default=tree)
-            given = {str(each.arg): each.value for each in node.keywords}
+            around = [
+                function for function in functions if function.lineno <= node.lineno <= (function.end_lineno or 0)
+            ]
+            scope = max(around, key=lambda function: function.lineno, default=tree)
+            keywords = {str(keyword.arg): keyword.value for keyword in node.keywords}
             if node.func.id == "TfaotError" and node.args and not isinstance(node.args[0], ast.Attribute):
                 text = [
-                    _texts(part, scope) if part else [""] for part in (node.args[0], given.get("exists"), given["do"])
+                    _texts(part, scope) if part else [""]
+                    for part in (node.args[0], keywords.get("exists"), keywords["do"])
                 ]
-                found += [(node.lineno, Message(asked, " / ".join(text[1]), " / ".join(text[2]))) for asked in text[0]]
-            elif node.func.id in _PLAIN and node.args:
-                found += [(node.lineno, _split(each)) for each in _texts(node.args[0], scope) if each != _GAP]
+                errors += [(node.lineno, Message(asked, " / ".join(text[1]), " / ".join(text[2]))) for asked in text[0]]
+            elif node.func.id == "fail" and node.args:
+                errors += [
+                    (node.lineno, _split(call_text)) for call_text in _texts(node.args[0], scope) if call_text != _GAP
+                ]
     for function in functions:  # of rules/private/python_version.bzl, which return what others fail with
         if file.endswith(".bzl") and function.name.endswith("_error"):
             returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
             texts = itertools.chain.from_iterable(_texts(value, function) for value in returned)
-            found += [(function.lineno, Message(each, "", "")) for each in texts if each and each != "None"]
-    return [message for _, message in sorted(found, key=lambda each: each[0])]
+            errors += [(function.lineno, Message(said, "", "")) for said in texts if said and said != "None"]
+    return [message for _, message in sorted(errors, key=lambda numbered: numbered[0])]
 
 
 def _split(text: str) -> Message:
     """Returns the parts of an error of the rules, which Bazel shows on one line."""
     asked, _, do = text.removeprefix(f"{_GAP}: ").partition(" To do: ")
-    if not do:
-        asked, _, do = text.partition("; set ")  # bazelw's errors end with the way out
-        do = do and f"set {do}"
     return Message(asked, "", do)
 
 
@@ -165,7 +160,7 @@ def _texts(value: ast.expr, scope: ast.AST) -> list[str]:
         case ast.Constant(value=constant):
             return [str(constant)]
         case ast.JoinedStr(values=values):
-            return ["".join(each) for each in itertools.product(*(_texts(part, scope) for part in values))]
+            return ["".join(pieces) for pieces in itertools.product(*(_texts(part, scope) for part in values))]
         case ast.FormattedValue(value=ast.IfExp() | ast.Name() | ast.Attribute() | ast.Call() as choice):
             return _texts(choice, scope)
         case ast.Attribute(value=ast.Name(id="knowledge"), attr=name):
@@ -203,15 +198,15 @@ def _value(value: ast.expr) -> Any:
 
 def _assigned(name: str, scope: ast.AST) -> list[str]:
     """Returns the texts that a function assigns to a name, if all of them are expressions that have text."""
-    found: list[str] = []
+    texts: list[str] = []
     for node in ast.walk(scope):
         if isinstance(node, ast.Assign) and any(
-            isinstance(each, ast.Name) and each.id == name for each in node.targets
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
         ):
-            if any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node.value)):
+            if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node.value)):
                 return []
-            found += _texts(node.value, scope)
-    return [] if _GAP in found else list(dict.fromkeys(found))
+            texts += _texts(node.value, scope)
+    return [] if _GAP in texts else list(dict.fromkeys(texts))
 
 
 # C++.
@@ -261,13 +256,13 @@ def _choices(text: str) -> Iterator[Message]:
     """Returns what ChooseIsa says if no CPU level can run: it builds its messages piece by piece."""
     pieces = re.findall(r'"((?:[^"\\]|\\.)*)"', text[text.index("std::string error = model;") :])
     none, lower, caller, variable, cannot, _, pass_, set_, level, one, or_pass, or_set, code, runs = pieces[:14]
-    found = _unescaped(code).partition("found: ")[2] + _GAP
-    yield Message(_GAP + none, found + runs + _GAP, lower)
+    exists = _unescaped(code).partition("found: ")[2] + _GAP
+    yield Message(_GAP + none, exists + runs + _GAP, lower)
     for asks, to_do, otherwise in ((caller, pass_, or_pass), (variable, set_, or_set)):
         yield Message(
-            f"{_GAP}{_unescaped(asks)}{_GAP}{_unescaped(cannot)}", found + runs + _GAP, to_do + level + otherwise
+            f"{_GAP}{_unescaped(asks)}{_GAP}{_unescaped(cannot)}", exists + runs + _GAP, to_do + level + otherwise
         )
-        yield Message(f'{_GAP}{_unescaped(asks)}{_GAP}"', found, to_do + one + otherwise)
+        yield Message(f'{_GAP}{_unescaped(asks)}{_GAP}"', exists, to_do + one + otherwise)
 
 
 def _arguments(text: str, start: int) -> list[str]:

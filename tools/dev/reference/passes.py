@@ -63,10 +63,10 @@ def passes(root: Path) -> dict[str, str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Pass"
     ]
-    found = {}
+    texts = {}
     for call in calls:
         name, function = ast.literal_eval(call.args[0]), ast.unparse(call.args[2])
         text = ast.get_docstring(ast.parse((root / modules[function]).read_text(encoding="utf-8"))) or ""
         first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
-        found[name] = "\n\n".join([sentence(first.removeprefix(f"The pass `{name}`: ")), *others])
-    return found
+        texts[name] = "\n\n".join([sentence(first.removeprefix(f"The pass `{name}`: ")), *others])
+    return texts

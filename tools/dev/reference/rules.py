@@ -14,8 +14,8 @@ _OURS_ALONE = ("rules/dev.bzl", "rules/python.bzl")
 def pages(root: Path) -> dict[str, str]:
     """Returns the pages by path."""
     tree = Tree(root)
-    found = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
-    files = [file for file in found if file not in _OURS_ALONE]
+    in_rules = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
+    files = [file for file in in_rules if file not in _OURS_ALONE]
     rules = [file for file in files if file not in _TOOLCHAIN]
     shown: dict[tuple[str, ...], str] = {}
     providers = [(file, symbol) for file in files for symbol in tree.symbols(file) if symbol.kind == "provider"]
@@ -51,7 +51,8 @@ def _symbol(file: str, symbol: Symbol, shown: dict[tuple[str, ...], str]) -> str
         parts.append(f"Provides {', '.join(f'`{name}`' for name in symbol.provides)}.\n\n")
     if symbol.targets:
         targets = [
-            (", ".join(f"`{each}`" for each in name.split(", ")), sentence(linked(doc))) for name, doc in symbol.targets
+            (", ".join(f"`{target}`" for target in name.split(", ")), sentence(linked(doc)))
+            for name, doc in symbol.targets
         ]
         parts.append(table(["target", "what it is"], targets) + "\n")
     if symbol.kind == "provider":

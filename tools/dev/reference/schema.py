@@ -102,7 +102,12 @@ class _Docs:
     def field(self, kind: type, name: str) -> str:
         """Returns what the class, or a class that it inherits the field from, says about a field."""
         return next(
-            (self.fields[each.__name__, name] for each in kind.__mro__ if (each.__name__, name) in self.fields), ""
+            (
+                self.fields[ancestor.__name__, name]
+                for ancestor in kind.__mro__
+                if (ancestor.__name__, name) in self.fields
+            ),
+            "",
         )
 
 
@@ -157,8 +162,8 @@ def _report_page(made: dict[str, Any]) -> str:
         ("Kinds", "kind", report.KINDS),
     ]
     tables = [
-        f"\n## {title}\n\n" + table([heading, "meaning"], [(code(name), text) for name, text in each.items()])
-        for title, heading, each in meanings
+        f"\n## {title}\n\n" + table([heading, "meaning"], [(code(name), text) for name, text in words.items()])
+        for title, heading, words in meanings
     ]
     return "".join(parts) + _tables(made) + "".join(tables)
 

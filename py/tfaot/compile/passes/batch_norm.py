@@ -65,15 +65,7 @@ class _Chain:
 
 
 def fold_batch_norm(program: Program) -> int:
-    """Folds constant scales and shifts of a product's channels into its kernel and one sum.
-
-    Products are Conv2D, DepthwiseConv2dNative, and MatMul with a constant kernel that has no other user. After them,
-    the pass accepts inference FusedBatchNorm, the equivalent arithmetic, and sums, factors, and reshapes that keep the
-    channels in between. With the kernel k, y = (k·x)·s + t becomes y = (k·s)·x + t. k·s is computed in float64.
-
-    Returns:
-      The number of products whose kernel absorbed a factor.
-    """
+    """Folds what follows products, and returns for how many."""
     folder = _Folder(program)
     products = [node for node in program.graph.node if node.op in ("Conv2D", "DepthwiseConv2dNative", "MatMul")]
     return sum(folder.fold(node) for node in products)

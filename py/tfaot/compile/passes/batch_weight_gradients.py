@@ -204,14 +204,13 @@ class _Gathering:
         backwards = (x or dz or _AllSteps("", False)).backwards
         x = x or self._collect(node.input[0], x_shape, dtype, backwards)
         dz = dz or self._collect(node.input[1], dz_shape, dtype, backwards)
-        name = f"{self._loop.name}/{node.name}"
         operands = [
-            self._rows(f"{name}/x", x.tensor, x_shape, dtype),
-            self._rows(f"{name}/dz", dz.tensor, dz_shape, dtype),
+            self._rows(f"{node.name}/x", x.tensor, x_shape, dtype),
+            self._rows(f"{node.name}/dz", dz.tensor, dz_shape, dtype),
         ]
         shape = (x_shape[1], dz_shape[1])
         kinds = {"T": type_attribute(dtype), "transpose_a": True, "transpose_b": False}
-        product = self._loops.add("MatMul", name, operands, shape, dtype, origin=self._loop.name, **kinds)
+        product = self._loop.before("MatMul", node.name, operands, shape, dtype, **kinds)
         self._take_out(total, term, product, shape, dtype)
         return 1
 
@@ -245,29 +244,23 @@ class _Gathering:
 
     def _collect(self, tensor: str, shape: tuple[int, ...], dtype: int, backwards: bool) -> _AllSteps:
         """Makes steps write a value of the body to a new list."""
-        loop, loops = self._loop, self._loops
+        loop = self._loop
         resolved = loop.body.resolve(tensor)
-        name = f"{loop.name}/{resolved.partition(':')[0]}"
+        name = resolved.partition(":")[0]
         operands = [
-            loops.constant_vector(f"{name}/element_shape", shape, origin=loop.name),
-            loops.constant_scalar(f"{name}/count", self._trips, origin=loop.name),
+            loop.constant_before(f"{name}/element_shape", shape),
+            loop.constant_before(f"{name}/count", self._trips),
         ]
-        made = loops.add(
-            "TensorListReserve",
-            f"{name}/list",
-            operands,
-            (),
-            types_pb2.DT_VARIANT,
-            origin=loop.name,
-            **list_attributes(dtype),
+        made = loop.before(
+            "TensorListReserve", f"{name}/list", operands, (), types_pb2.DT_VARIANT, **list_attributes(dtype)
         )
-        argument = loop.give(made, types_pb2.DT_VARIANT, f"{resolved.partition(':')[0]}/list")
+        argument = loop.give(made, types_pb2.DT_VARIANT, f"{name}/list")
         index = len(loop.operands) - 1
         places = np.arange(self._trips)
-        place = loop.scalar(places[::-1] if backwards else places, f"{resolved.partition(':')[0]}/place")
+        place = loop.scalar(places[::-1] if backwards else places, f"{name}/place")
         written = loop.body.add(
             "TensorListSetItem",
-            f"{resolved.partition(':')[0]}/write",
+            f"{name}/write",
             [argument, place or "", resolved],
             element_dtype=type_attribute(dtype),
             resize_if_index_out_of_bounds=False,
@@ -282,23 +275,19 @@ class _Gathering:
 
     def _stack(self, handle: str, shape: tuple[int, ...], dtype: int) -> str:
         name = handle.replace(":", "/")
-        return self._loops.add(
+        return self._loop.before(
             "TensorListStack",
             f"{name}/stack",
-            [handle, self._loops.constant_vector(f"{name}/stack/shape", shape, origin=self._loop.name)],
+            [handle, self._loop.constant_before(f"{name}/stack/shape", shape)],
             (self._trips, *shape),
             dtype,
-            origin=self._loop.name,
             element_dtype=type_attribute(dtype),
             num_elements=self._trips,
         )
 
     def _rows(self, name: str, tensor: str, shape: tuple[int, ...], dtype: int) -> str:
         """Reshapes [trips, batch, n] to [trips·batch, n]."""
-        flat = (self._trips * shape[0], shape[1])
-        operands = [tensor, self._loops.constant_vector(f"{name}/shape", flat, origin=self._loop.name)]
-        kinds = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
-        return self._loops.add("Reshape", name, operands, flat, dtype, origin=self._loop.name, **kinds)
+        return self._loop.reshaped_before(name, tensor, (self._trips * shape[0], shape[1]), dtype)
 
     def _take_out(self, total: _Sum, term: str, value: str, shape: tuple[int, ...], dtype: int) -> None:
         """Adds a value to a loop's sum after the loop, in place of a term in the loop."""
@@ -319,6 +308,5 @@ class _Gathering:
         if before != after and loops.zero(before):
             loops.replace(after, value)
             return
-        name = value.partition(":")[0] + "/sum"
-        summed = loops.add("AddV2", name, [before, value], shape, dtype, origin=loop.name, **kinds)
+        summed = loop.before("AddV2", f"{term.partition(':')[0]}/sum", [before, value], shape, dtype, **kinds)
         loops.replace(after, summed, besides=summed)

@@ -36,15 +36,7 @@ class _Edges:
 
 
 def conv1d(program: Program) -> int:
-    """Makes the padding and the dilation of a Conv1D part of the convolution.
-
-    TensorFlow pads the input in an op of its own, and writes a dilated Conv1D as a convolution without dilation between
-    SpaceToBatchND and BatchToSpaceND. XLA copies the input for both of them. Our convolutions read the input in place,
-    and skip what is in the padding.
-
-    Returns:
-      The number of convolutions.
-    """
+    """Rewrites convolutions, and returns how many."""
     finder = _Finder(program)
     return sum(finder.rewrite(node) for node in program.nodes().values() if node.op == "Conv2D")
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import types_pb2
 
+from tfaot.compile.passes.writer import Writer
 from tfaot.graph.program import Program
 
 _FLOAT, _INT = np.dtype("float32"), np.dtype("int32")
@@ -56,34 +57,21 @@ _LARGEST = 87.0
 
 
 def erfc(program: Program) -> int:
-    """Computes a float32 erfc as exp(−x²)·p(|x|)/q(|x|), and as 2 minus that where x < 0.
-
-    XLA computes a polynomial for |x| < 1 and an exponential times a quotient of polynomials for other x, then selects
-    one. That takes two divisions and a long chain of sums, each of which waits for the previous one. This version takes
-    one division, and polynomials whose parts don't wait for each other. GELU is x·erfc(−x/√2) / 2.
-
-    Returns:
-      The number of places.
-    """
-    found = [
-        node.name for node in program.graph.node if node.op == "Erfc" and node.attr["T"].type == types_pb2.DT_FLOAT
+    """Rewrites each float32 erfc, and returns how many."""
+    nodes = [
+        node for node in program.nodes().values() if node.op == "Erfc" and node.attr["T"].type == types_pb2.DT_FLOAT
     ]
-    for name in found:
-        _Writer(program, name).write()
-    return len(found)
+    for node in nodes:
+        _Erfc(program, node).write()
+    return len(nodes)
 
 
-class _Writer:
+class _Erfc(Writer):
     """Rewrites one place."""
-
-    def __init__(self, program: Program, name: str) -> None:
-        self._program = program
-        self._name = name
 
     def write(self) -> None:
         """Turns the Erfc into a SelectV2."""
-        node = self._program.nodes()[self._name]
-        x = node.input[0]
+        x = self.node.input[0]
         zero, two = self._number(0), self._number(2)
         magnitude, square = self._op("Abs", x), self._op("Square", x)
         quotient = self._op(
@@ -94,8 +82,7 @@ class _Writer:
         tail = self._op("Mul", quotient, self._exp_of_minus_square(x, square))
         # Also covers infinite x², where the quotient is NaN.
         tail = self._op("SelectV2", self._op("Greater", square, self._number(_LARGEST)), zero, tail)
-        negative = self._op("Less", x, zero)
-        self._program.become(node, "SelectV2", (negative, self._op("Sub", two, tail), tail), T=_FLOAT)
+        self.become("SelectV2", self._op("Less", x, zero), self._op("Sub", two, tail), tail)
 
     def _exp_of_minus_square(self, x: str, square: str) -> str:
         """Computes exp(−x²) for x² <= _LARGEST, from x and its rounded square.
@@ -106,7 +93,7 @@ class _Writer:
         """
         shifted = self._bits(self._fused(square, self._number(-_LOG2_E), self._number(_ROUND)), _FLOAT, _INT)
         n = self._op("Sub", shifted, self._number(_bits_of(_ROUND), _INT), dtype=_INT)
-        as_float = self._add("Cast", n, SrcT=_INT, DstT=_FLOAT)
+        as_float = self.op("Cast", n, SrcT=_INT, DstT=_FLOAT)
         # `high` has half of the bits, which makes its square exact.
         half = self._number(-1 << 12, _INT)
         high = self._bits(self._op("BitwiseAnd", self._bits(x, _FLOAT, _INT), half, dtype=_INT), _INT, _FLOAT)
@@ -134,19 +121,13 @@ class _Writer:
         return self._op("AddV2", self._op("Mul", a, b), c)
 
     def _bits(self, value: str, of: npt.DTypeLike, to: npt.DTypeLike) -> str:
-        return self._add("Bitcast", value, T=of, type=to)
+        return self.op("Bitcast", value, T=of, type=to)
 
     def _op(self, op: str, *operands: str, dtype: npt.DTypeLike = _FLOAT) -> str:
-        return self._add(op, *operands, T=dtype)
-
-    def _add(self, op: str, *operands: str, **attributes: object) -> str:
-        added: str = self._program.add(op, f"{self._name}/{op}", operands, origin=self._name, **attributes).name
-        return added
+        return self.op(op, *operands, T=dtype)
 
     def _number(self, value: float, dtype: npt.DTypeLike = _FLOAT) -> str:
-        constant = self._program.constant(f"{self._name}/constant", np.array(value, dtype), origin=self._name)
-        added: str = constant.name
-        return added
+        return self.constant(value, dtype)
 
 
 def _bits_of(value: float) -> int:

@@ -36,15 +36,7 @@ _Add = Callable[..., node_def_pb2.NodeDef]
 
 
 def gemv_layout(program: Program) -> int:
-    """Rewrites x·W, for one row and a constant matrix of few rows, as the transpose of Wᵀ·xᵀ, also in loops.
-
-    XLA stores a constant matrix on a product's right side by columns, and adds along each column, which is short. Sums
-    across vectors, and partly filled vectors, then cost more than the product. On the left side, the matrix stays in
-    rows, which XLA adds in their stored order.
-
-    Returns:
-      The number of products.
-    """
+    """Rewrites products, also in loops, and returns how many."""
     count = _in_loops(program)
     nodes, tensors = program.nodes(), None
     for node in nodes.values():
@@ -119,16 +111,7 @@ def _is_short(matrix: Array) -> bool:
 
 
 def _swapped(node: node_def_pb2.NodeDef, matrix: Array, add: _Add) -> tuple[list[str], dict[str, object]]:
-    """Adds the swapped product.
-
-    Args:
-      node: the product.
-      matrix: its right side, [depth, columns].
-      add: adds a node where the product is.
-
-    Returns:
-      The operands and attributes of the Reshape that takes the product's place.
-    """
+    """Adds the swapped product. Returns the operands and attributes of the Reshape that takes the product's place."""
     row, right = node.input[0], node.input[1]
     dtype = type_attribute(node.attr["T"].type)
     sizes: dict[str, object] = {"T": dtype, "Tshape": np.dtype("int32")}

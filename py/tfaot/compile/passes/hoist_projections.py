@@ -54,14 +54,10 @@ class _Joined:
 
 
 def hoist_projections(program: Program) -> int:
-    """Computes x·W for all steps at once, before a loop whose steps read x from a list and in which W stays the same.
+    """Moves products out of loops, and returns how many.
 
-    For T steps and a batch of B, T products [B, in]·[in, out] become one [T·B, in]·[in, out], which reads W once. Each
-    step reads its rows of the result. If the input is concatenated with a state, [x, h]·W, only the part of x moves:
-    x·Wx before the loop, and + h·Wh in it. The pass does that if it costs less than cutting W in two.
-
-    Returns:
-      The number of products that moved out of a loop.
+    If the input is concatenated with a state, [x, h]·W, only the part of x moves: x·Wx before the loop, and + h·Wh in it. The pass
+    does that if it costs less than cutting W in two.
     """
     loops = Loops(program)
     count = 0
@@ -101,8 +97,8 @@ def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
         return False
     begin = 0 if joined.first else rest
     cut = [
-        _cut(loops, loop, node, weight, (begin, features, out), dtype),
-        _cut(loops, loop, node, weight, (features if joined.first else 0, rest, out), dtype),
+        loop.cut_before(f"{node.name}/rows", weight, (first, 0), (count, out), dtype)
+        for first, count in ((begin, features), (features if joined.first else 0, rest))
     ]
     product = _product(loops, loop, node, joined.rows, cut[0], transposed=False)
     others = loop.give(cut[1], dtype, f"{node.name}/rest")
@@ -181,25 +177,17 @@ def _product(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, rows: _Rows, 
     dtype = node.attr["T"].type
     sizes = loops.shape(weight) or (0, 0)
     out = sizes[0 if transposed else 1]
-    name = f"{loop.name}/{node.name}"
-
-    def shaped(part: str, tensor: str, shape: tuple[int, ...]) -> str:
-        operands = [tensor, loops.constant_vector(f"{name}/{part}/shape", shape, origin=loop.name)]
-        kinds = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
-        return loops.add("Reshape", f"{name}/{part}", operands, shape, dtype, origin=loop.name, **kinds)
-
-    product = loops.add(
+    product = loop.before(
         "MatMul",
-        f"{name}/all_steps",
-        [shaped("rows", rows.tensor, (steps * batch, features)), weight],
+        f"{node.name}/all_steps",
+        [loop.reshaped_before(f"{node.name}/rows", rows.tensor, (steps * batch, features), dtype), weight],
         (steps * batch, out),
         dtype,
-        origin=loop.name,
         T=type_attribute(dtype),
         transpose_a=False,
         transpose_b=transposed,
     )
-    return shaped("steps", product, (steps, *_row(batch, out)))
+    return loop.reshaped_before(f"{node.name}/steps", product, (steps, *_row(batch, out)), dtype)
 
 
 def _row(batch: int, out: int) -> tuple[int, ...]:
@@ -210,59 +198,28 @@ def _row(batch: int, out: int) -> tuple[int, ...]:
     return (batch, out) if batch > 1 else (out,)
 
 
-def _cut(
-    loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, weight: str, rows: tuple[int, int, int], dtype: int
-) -> str:
-    """Adds rows of a matrix to the graph. `rows` is the first row, the number of rows, and the number of columns."""
-    begin, count, columns = rows
-    name = f"{loop.name}/{node.name}"
-    operands = [
-        weight,
-        loops.constant_vector(f"{name}/begin", (begin, 0), origin=loop.name),
-        loops.constant_vector(f"{name}/size", (count, columns), origin=loop.name),
-    ]
-    kinds = {"T": type_attribute(dtype), "Index": type_attribute(types_pb2.DT_INT32)}
-    return loops.add("Slice", f"{name}/rows", operands, (count, columns), dtype, origin=loop.name, **kinds)
-
-
 def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, rows: _Rows, out: int) -> None:
     """Turns a node of the body into a step's rows of a product of all steps.
 
     A step gets its rows as an operand and reads those of the next step. If it read its own rows, XLA would do so within
     the arithmetic that follows, once for each use, and LLVM doesn't vectorize such code.
 
-    Args:
-      loops: the program's loops.
-      loop: the loop that contains the node.
-      node: the node that becomes the rows.
-      product: a tensor of the graph, [steps, …]
-      rows: the rows that were multiplied.
-      out: the number of columns.
     """
     steps, batch, _ = rows.sizes
     dtype = loops.dtype(product)
     shape = _row(batch, out)
-    name = f"{loop.name}/{node.name}"
-    kinds = {"T": type_attribute(dtype), "Index": type_attribute(types_pb2.DT_INT32)}
-    first = int(rows.indices[0])
-    begin = loops.constant_vector(f"{name}/first/begin", (first, *(0 for _ in shape)), origin=loop.name)
-    size = loops.constant_vector(f"{name}/first/size", (1, *shape), origin=loop.name)
-    block = loops.add(
-        "Slice", f"{name}/first/rows", [product, begin, size], (1, *shape), dtype, origin=loop.name, **kinds
-    )
-    sizes = loops.constant_vector(f"{name}/first/shape", shape, origin=loop.name)
-    reshape = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
-    row = loops.add("Reshape", f"{name}/first", [block, sizes], shape, dtype, origin=loop.name, **reshape)
-    products = loops.add(
+    begin = int(rows.indices[0]), *(0 for _ in shape)
+    block = loop.cut_before(f"{node.name}/first/rows", product, begin, (1, *shape), dtype)
+    row = loop.reshaped_before(f"{node.name}/first", block, shape, dtype)
+    products = loop.before(
         "TensorListFromTensor",
-        f"{name}/projected",
-        [product, loops.constant_vector(f"{name}/element_shape", shape, origin=loop.name)],
+        f"{node.name}/projected",
+        [product, loop.constant_before(f"{node.name}/element_shape", shape)],
         (),
         types_pb2.DT_VARIANT,
-        origin=loop.name,
         **list_attributes(dtype),
     )
-    given = loop.give(products, types_pb2.DT_VARIANT, f"{node.name}/all_steps")
+    list_ = loop.give(products, types_pb2.DT_VARIANT, f"{node.name}/all_steps")
     now = loop.give(row, dtype, f"{node.name}/now")
     position = len(loop.operands) - 1
     int32 = np.dtype(np.int32)
@@ -272,7 +229,8 @@ def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, ro
     for op, bound in (("Minimum", steps - 1), ("Maximum", 0)):
         limit = loop.number(bound, f"{node.name}/{op}")
         place = loop.body.add(op, f"{node.name}/next/{op}", [f"{place.name}:0", limit], T=int32)
-    operands = [given, f"{place.name}:0", loop.vector(shape, f"{node.name}/next/shape")]
+    operands = [list_, f"{place.name}:0", loop.vector(shape, f"{node.name}/next/shape")]
     read = loop.body.add("TensorListGetItem", f"{node.name}/next/rows", operands, element_dtype=type_attribute(dtype))
     loop.body.results[position] = f"{read.name}:0"
+    reshape = {"T": type_attribute(dtype), "Tshape": int32}
     loop.body.become(node, "Reshape", [now, loop.vector((batch, out), f"{node.name}/shape")], **reshape)

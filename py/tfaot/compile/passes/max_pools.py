@@ -14,8 +14,7 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, numpy_dtype, type_attribute
-from tfaot.graph.names import tensor_name
+from tfaot.compile.passes.writer import Writer, images
 from tfaot.graph.program import Program
 
 _LARGEST = 25
@@ -37,24 +36,11 @@ class _Axis:
 
 
 def max_pools(program: Program) -> int:
-    """Rewrites max pooling of images as maxima of shifted images, which XLA computes as vectors of channels.
-
-    For a window, XLA writes loops over its places, with a check of each for padding, one value at a time.
-
-    Returns:
-      The number of ops.
-    """
+    """Rewrites max pooling of images, and returns how many."""
     count = 0
-    tensors = None
-    for node in program.nodes().values():
-        if node.op != "MaxPool" or node.attr["T"].type not in FLOATS or node.attr["data_format"].s != b"NHWC":
-            continue
-        tensors = tensors or program.tensors()
-        name, port = tensor_name(node.input[0])
-        shape = complete(tensors[f"{name}:{port}"].shape)
-        axes = _axes(node, shape) if shape is not None else None
-        if shape is not None and axes is not None:
-            _write(program, node, shape, axes)
+    for node, shape in images(program, "MaxPool"):
+        if axes := _axes(node, shape):
+            _write(Writer(program, node), shape, axes)
             count += 1
         else:
             program.missed(
@@ -70,7 +56,7 @@ def _axes(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> tuple[_Axis, _A
     if not whole or not 1 < sizes[1] * sizes[2] <= _LARGEST or shape[3] < _NARROW or 0 in shape:
         return None
     padding = node.attr["padding"].s
-    found = []
+    along = []
     for axis in (1, 2):
         size, stride = sizes[axis], strides[axis]
         before = after = 0
@@ -82,49 +68,23 @@ def _axes(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> tuple[_Axis, _A
         windows = (shape[axis] + before + after - size) // stride + 1
         if windows < 1:
             return None
-        found.append(_Axis(size, stride, before, after, windows))
-    return found[0], found[1]
+        along.append(_Axis(size, stride, before, after, windows))
+    return along[0], along[1]
 
 
-def _write(program: Program, node: node_def_pb2.NodeDef, shape: tuple[int, ...], axes: tuple[_Axis, _Axis]) -> None:
-    dtype = type_attribute(node.attr["T"].type)
-    int32 = np.dtype("int32")
-
-    def numbers(*values: object) -> str:
-        added: str = program.constant(f"{node.name}/sizes", np.array(values, np.int32), origin=node.name).name
-        return added
-
-    image = node.input[0]
+def _write(writer: Writer, shape: tuple[int, ...], axes: tuple[_Axis, _Axis]) -> None:
+    image = writer.node.input[0]
     if any(axis.before or axis.after for axis in axes):
-        lowest = program.constant(
-            f"{node.name}/lowest", np.array(-np.inf, numpy_dtype(node.attr["T"].type)), origin=node.name
-        ).name
-        edges = numbers((0, 0), *((axis.before, axis.after) for axis in axes), (0, 0))
-        image = program.add(
-            "PadV2", f"{node.name}/padded", (image, edges, lowest), origin=node.name, T=dtype, Tpaddings=int32
-        ).name
-    strides = numbers(1, axes[0].stride, axes[1].stride, 1)
+        edges = writer.constant(((0, 0), *((axis.before, axis.after) for axis in axes), (0, 0)))
+        image = writer.add("PadV2", image, edges, writer.number(-np.inf), Tpaddings=np.dtype("int32"))
 
-    def shifted(places: tuple[int, int]) -> str:
-        begin = numbers(0, *places, 0)
+    def shifted(*places: int) -> str:
         ends = (place + (axis.windows - 1) * axis.stride + 1 for place, axis in zip(places, axes, strict=True))
-        added: str = program.add(
-            "StridedSlice",
-            f"{node.name}/shifted",
-            (image, begin, numbers(shape[0], *ends, shape[3]), strides),
-            origin=node.name,
-            T=dtype,
-            Index=int32,
-            begin_mask=0,
-            end_mask=0,
-            ellipsis_mask=0,
-            new_axis_mask=0,
-            shrink_axis_mask=0,
-        ).name
-        return added
+        return writer.strided(
+            image, (0, *places, 0), (shape[0], *ends, shape[3]), (1, axes[0].stride, axes[1].stride, 1)
+        )
 
-    found = [shifted((y, x)) for y in range(axes[0].size) for x in range(axes[1].size)]
-    most = found[0]
-    for other in found[1:-1]:
-        most = program.add("Maximum", f"{node.name}/maximum", (most, other), origin=node.name, T=dtype).name
-    program.become(node, "Maximum", (most, found[-1]), T=dtype)
+    most, *others, last = [shifted(y, x) for y in range(axes[0].size) for x in range(axes[1].size)]
+    for other in others:
+        most = writer.add("Maximum", most, other)
+    writer.become("Maximum", most, last)

@@ -12,11 +12,9 @@ touch, don't overlap, and cover the image without padding. Without it, the train
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, numpy_dtype, type_attribute
-from tfaot.graph.names import tensor_name
+from tfaot.compile.passes.writer import Writer, images
 from tfaot.graph.program import Program
 
 _LARGEST = 9
@@ -26,26 +24,11 @@ _CHANNELS = 8
 
 
 def pool_gradients(program: Program) -> int:
-    """Writes the gradient of max pooling as comparisons with the maximum, which XLA computes as vectors of channels.
-
-    XLA looks for each window's maximum once more, together with its place, and then scatters one gradient after another.
-    If several values of a window are the largest, the first one has the gradient, as with XLA.
-
-    Returns:
-      The number of ops.
-    """
-    count = 0
-    tensors = None
-    for node in program.nodes().values():
-        if node.op != "MaxPoolGrad" or node.attr["T"].type not in FLOATS or node.attr["data_format"].s != b"NHWC":
-            continue
-        tensors = tensors or program.tensors()
-        name, port = tensor_name(node.input[0])
-        shape = complete(tensors[f"{name}:{port}"].shape)
-        if shape is not None and _applies(node, shape):
-            _write(program, node, shape)
-            count += 1
-    return count
+    """Rewrites gradients of max pooling, and returns how many."""
+    found = [(node, shape) for node, shape in images(program, "MaxPoolGrad") if _applies(node, shape)]
+    for node, shape in found:
+        _write(Writer(program, node), shape)
+    return len(found)
 
 
 def _applies(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> bool:
@@ -57,40 +40,21 @@ def _applies(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> bool:
     return whole and not any(node.attr["explicit_paddings"].list.i) and shape[3] >= _CHANNELS and 0 not in shape
 
 
-def _write(program: Program, node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> None:
-    dtype, int32 = type_attribute(node.attr["T"].type), np.dtype("int32")
-    images, height, width, channels = shape
+def _write(writer: Writer, shape: tuple[int, ...]) -> None:
+    node, add, constant, number = writer.node, writer.add, writer.constant, writer.number
+    channels = shape[3]
     _, high, wide, _ = node.attr["ksize"].list.i
-    grid = (images, height // high, width // wide, channels)
-
-    def constant(value: npt.ArrayLike, kind: npt.DTypeLike = np.int32) -> str:
-        added: str = program.constant(f"{node.name}/constant", np.array(value, kind), origin=node.name).name
-        return added
-
-    def add(op: str, *operands: str, **attributes: object) -> str:
-        added: str = program.add(op, f"{node.name}/{op}", operands, origin=node.name, **attributes).name
-        return added
-
-    def reshaped(x: str, sizes: tuple[int, ...]) -> str:
-        return add("Reshape", x, constant(sizes), T=dtype, Tshape=int32)
-
-    def value(y: int, x: int) -> str:
-        """Returns one value of every window."""
-        begin, end = constant((0, y, x, 0)), constant((images, height, width, channels))
-        masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
-        steps = constant((1, high, wide, 1))
-        return add("StridedSlice", node.input[0], begin, end, steps, T=dtype, Index=int32, **masks)
-
+    grid = (shape[0], shape[1] // high, shape[2] // wide, channels)
     most, gradient = node.input[1], node.input[2]
     places = [(y, x) for y in range(high) for x in range(wide)]
-    numbers = numpy_dtype(node.attr["T"].type)
     # The place of each window's first maximum, counted from 0. NaN isn't equal to itself, so its place is the last one.
-    first = add("Fill", constant(grid), constant(len(places) - 1, numbers), T=dtype, index_type=int32)
+    first = add("Fill", constant(grid), number(len(places) - 1), index_type=np.dtype("int32"))
     for index in reversed(range(len(places) - 1)):
-        equal = add("Equal", value(*places[index]), most, T=dtype, incompatible_shape_error=True)
-        first = add("SelectV2", equal, constant(index, numbers), first, T=dtype)
-    spread = (images, grid[1], 1, grid[2], 1, channels)
-    order = constant(np.arange(len(places)).reshape((1, 1, high, 1, wide, 1)), numbers)
-    chosen = add("Equal", reshaped(first, spread), order, T=dtype, incompatible_shape_error=True)
-    parts = add("SelectV2", chosen, reshaped(gradient, spread), constant(0, numbers), T=dtype)
-    program.become(node, "Reshape", (parts, constant(shape)), T=dtype, Tshape=int32)
+        value = writer.strided(node.input[0], (0, *places[index], 0), shape, (1, high, wide, 1))
+        equal = add("Equal", value, most, incompatible_shape_error=True)
+        first = add("SelectV2", equal, number(index), first)
+    spread = (grid[0], grid[1], 1, grid[2], 1, channels)
+    order = number(np.arange(len(places)).reshape((1, 1, high, 1, wide, 1)))
+    chosen = add("Equal", writer.reshape(first, spread), order, incompatible_shape_error=True)
+    parts = add("SelectV2", chosen, writer.reshape(gradient, spread), number(0))
+    writer.become_reshape(parts, shape)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, numpy_dtype, type_attribute
+from tfaot.compile.passes.writer import Writer
+from tfaot.graph.attributes import FLOATS
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program
@@ -25,22 +25,14 @@ _THROUGH = frozenset({"BiasAdd"}) | IDENTITIES
 
 
 def prevent_duplication(program: Program) -> int:
-    """Writes the ReLU of a sum that has several users as a selection between 0 and the sum.
-
-    XLA copies the maximum of a value and 0 into each of its users, and then the sum before it. In a chain of residual
-    blocks, every sum is computed again from all earlier blocks' results, and these results stay in memory. It doesn't
-    copy a selection, because a selection reads two values.
-
-    Returns:
-      The number of ReLUs.
-    """
+    """Rewrites ReLUs, and returns how many."""
     nodes, users = program.nodes(), program.users()
     count = 0
     for node in nodes.values():
         if node.op != "Relu" or node.attr["T"].type not in FLOATS or f"{node.name}:0" in program.feeds:
             continue
         if len({user.node.name for user in users[node.name] if user.port >= 0}) > 1 and _is_sum(nodes, node.input[0]):
-            _write(program, node)
+            _write(Writer(program, node))
             count += 1
     return count
 
@@ -53,9 +45,6 @@ def _is_sum(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) -> bool:
     return node is not None and node.op in _SUMS
 
 
-def _write(program: Program, node: node_def_pb2.NodeDef) -> None:
-    dtype = type_attribute(node.attr["T"].type)
-    zero = program.constant(f"{node.name}/zero", np.array(0, numpy_dtype(node.attr["T"].type)), origin=node.name).name
-    total = node.input[0]
-    negative = program.add("Less", f"{node.name}/negative", (total, zero), origin=node.name, T=dtype).name
-    program.become(node, "SelectV2", (negative, zero, total), T=dtype)
+def _write(writer: Writer) -> None:
+    total, zero = writer.node.input[0], writer.number(0)
+    writer.become("SelectV2", writer.add("Less", total, zero), zero, total)

@@ -19,10 +19,10 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, attribute, complete, constant_of, numpy_dtype
+from tfaot.compile.passes.writer import Writer
+from tfaot.graph.attributes import FLOATS, complete, constant_of
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program
 
@@ -36,14 +36,7 @@ _PIECE = 64
 
 
 def reduce_as_matmul(program: Program) -> int:
-    """Writes sums over all axes but the last, with or without the first, as products with rows of ones.
-
-    XLA adds up one channel after another, or windows of pixels, one value at a time. A product with ones adds vectors of
-    channels. Long sums are sums of sums, so that few roundings follow one another.
-
-    Returns:
-      The number of ops.
-    """
+    """Rewrites sums and means, and returns how many."""
     nodes, tensors = program.nodes(), None
     count = 0
     for node in nodes.values():
@@ -57,7 +50,7 @@ def reduce_as_matmul(program: Program) -> int:
         shape, out = complete(tensors[f"{name}:{port}"].shape), complete(tensors[f"{node.name}:0"].shape)
         images = _images(shape, axes) if shape is not None else 0
         if shape is not None and out is not None and images:
-            _write(program, node, images, shape, out)
+            _write(Writer(program, node), images, shape, out)
             count += 1
     return count
 
@@ -81,31 +74,19 @@ def _images(shape: tuple[int, ...], axes: list[int]) -> int:
     return shape[0] if summed == set(range(1, rank - 1)) and math.prod(shape[1:-1]) >= _PIXELS else 0
 
 
-def _write(
-    program: Program, node: node_def_pb2.NodeDef, images: int, shape: tuple[int, ...], out: tuple[int, ...]
-) -> None:
+def _write(writer: Writer, images: int, shape: tuple[int, ...], out: tuple[int, ...]) -> None:
     rows, channels = math.prod(shape[:-1]) // images, shape[-1]
-    dtype, tensor_dtype = node.attr["T"], numpy_dtype(node.attr["T"].type)
-
-    def constant(value: npt.ArrayLike, kind: npt.DTypeLike = np.int32) -> str:
-        added: str = program.constant(f"{node.name}/constant", np.array(value, kind), origin=node.name).name
-        return added
-
-    def add(op: str, *operands: str, **attributes: object) -> str:
-        added: str = program.add(op, f"{node.name}/{op}", operands, origin=node.name, T=dtype, **attributes).name
-        return added
-
-    x, left = node.input[0], rows
+    x, left = writer.node.input[0], rows
     while left > 1:
         piece = max(each for each in range(1, _PIECE + 1) if left % each == 0)
         piece = left if piece == 1 else piece  # a large prime number
         left //= piece
-        x = add("Reshape", x, constant((images * left, piece, channels)), Tshape=np.dtype("int32"))
+        x = writer.reshape(x, (images * left, piece, channels))
         # XLA would join a product of a single row with what computes the matrix, and vectorize it along the sum.
         sums = 2 if images * left == 1 else 1
-        x = add("BatchMatMulV2", constant(np.ones((images * left, sums, piece)), tensor_dtype), x)
+        x = writer.add("BatchMatMulV2", writer.number(np.ones((images * left, sums, piece))), x)
         if sums > 1:
-            x = add("Slice", x, constant((0, 0, 0)), constant((1, 1, channels)), Index=np.dtype("int32"))
-    if node.op == "Mean":
-        x = add("RealDiv", x, constant(rows, tensor_dtype))
-    program.become(node, "Reshape", (x, constant(out)), T=attribute(dtype), Tshape=np.dtype("int32"))
+            x = writer.slice(x, (0, 0, 0), (1, 1, channels))
+    if writer.node.op == "Mean":
+        x = writer.add("RealDiv", x, writer.number(rows))
+    writer.become_reshape(x, out)

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, attribute, constant_of, numpy_dtype
+from tfaot.compile.passes.writer import Writer
+from tfaot.graph.attributes import FLOATS, attribute, constant_of
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program, Tensor
 
@@ -25,15 +25,7 @@ _LONGEST = _WINDOW * _WINDOW
 
 
 def row_sums(program: Program) -> int:
-    """Splits rows into pieces of at most `_WINDOW` values, adds the pieces elementwise, and then sums the one that remains.
-
-    XLA splits longer rows into windows, to avoid one long sum. It computes the windows in a separate kernel, one value
-    at a time. Sums of pieces are vectors, and become part of the surrounding kernel. A result goes through as many
-    roundings as before.
-
-    Returns:
-      The number of sums and means.
-    """
+    """Rewrites sums and means along rows, and returns how many."""
     nodes, tensors = program.nodes(), None
     count = 0
     for node in nodes.values():
@@ -46,7 +38,7 @@ def row_sums(program: Program) -> int:
         name, port = tensor_name(node.input[0])
         width = _width(tensors[f"{name}:{port}"], int(axes.item()))
         if width and not _is_softmax(program, nodes, node):
-            _write(program, node, tensors[f"{name}:{port}"], width)
+            _write(Writer(program, node), tensors[f"{name}:{port}"], width)
             count += 1
     return count
 
@@ -73,35 +65,18 @@ def _width(tensor: Tensor, axis: int) -> int:
     return width if columns // width <= _WINDOW else 0
 
 
-def _write(program: Program, node: node_def_pb2.NodeDef, tensor: Tensor, width: int) -> None:
-    x, axis, dtype = node.input[0], node.input[1], node.attr["T"]
+def _write(writer: Writer, tensor: Tensor, width: int) -> None:
+    node = writer.node
     assert tensor.shape is not None
     *rows, columns = (size or 0 for size in tensor.shape)
-
-    def numbers(*values: int) -> str:
-        added: str = program.constant(f"{node.name}/index", np.array(values, np.int32), origin=node.name).name
-        return added
-
-    size = numbers(*rows, width)
     pieces = [
-        program.add(
-            "Slice",
-            f"{node.name}/piece",
-            (x, numbers(*(0 for _ in rows), first), size),
-            origin=node.name,
-            T=dtype,
-            Index=np.dtype("int32"),
-        ).name
-        for first in range(0, columns, width)
+        writer.slice(node.input[0], [*(0 for _ in rows), first], [*rows, width]) for first in range(0, columns, width)
     ]
     while len(pieces) > 1:
-        pairs = zip(pieces[::2], pieces[1::2], strict=False)
-        added = [program.add("AddV2", f"{node.name}/add", pair, origin=node.name, T=dtype).name for pair in pairs]
+        added = [writer.add("AddV2", *pair) for pair in zip(pieces[::2], pieces[1::2], strict=False)]
         pieces = added + pieces[2 * len(added) :]
-    options = {key: attribute(node.attr[key]) for key in ("T", "Tidx", "keep_dims")}
+    options = {key: attribute(node.attr[key]) for key in ("Tidx", "keep_dims")}
     if node.op == "Sum":
-        program.become(node, "Sum", (pieces[0], axis), **options)
-        return
-    total = program.add("Sum", f"{node.name}/sum", (pieces[0], axis), origin=node.name, **options)
-    divisor = program.constant(f"{node.name}/columns", np.array(columns, numpy_dtype(dtype.type)), origin=node.name)
-    program.become(node, "RealDiv", (total.name, divisor.name), T=options["T"])
+        writer.become("Sum", pieces[0], node.input[1], **options)
+    else:
+        writer.become("RealDiv", writer.add("Sum", pieces[0], node.input[1], **options), writer.number(columns))

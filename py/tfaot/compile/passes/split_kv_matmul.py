@@ -24,10 +24,10 @@ import string
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, constant_of, type_attribute
+from tfaot.compile.passes.writer import Writer
+from tfaot.graph.attributes import FLOATS, complete, constant_of
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program, Tensor
@@ -69,16 +69,7 @@ class _Product:
 
 
 def split_kv_matmul(program: Program) -> int:
-    """Splits products of one row with a concatenation, so that nothing copies a cache in order to add a row to it.
-
-    A decoder joins a token's keys and values to those in a cache. XLA computes the concatenation in the copy that orders
-    rows by heads for a product in batches, one value at a time, which takes many times longer than the product. The scores of
-    joined keys are the scores of the cache, joined with those of the new keys. What weights and joined values give is the sum
-    of what the cache's values and the new values give.
-
-    Returns:
-      The number of products.
-    """
+    """Rewrites products, and returns how many."""
     nodes = program.nodes()
     found = [
         node
@@ -91,7 +82,7 @@ def split_kv_matmul(program: Program) -> int:
     for node in found:
         product = _product(program, nodes, tensors, node)
         if product is not None:
-            _write(program, node, product)
+            _write(Writer(program, node), product)
             count += 1
     return count
 
@@ -196,22 +187,14 @@ def _parts(
     )
 
 
-def _write(program: Program, node: node_def_pb2.NodeDef, product: _Product) -> None:
-    dtype, int32 = type_attribute(node.attr["T"].type), np.dtype("int32")
-
-    def constant(value: npt.ArrayLike) -> str:
-        added: str = program.constant(f"{node.name}/constant", np.array(value, int32), origin=node.name).name
-        return added
-
-    def add(op: str, *operands: str, **attributes: object) -> str:
-        added: str = program.add(op, f"{node.name}/{op}", operands, origin=node.name, T=dtype, **attributes).name
-        return added
+def _write(writer: Writer, product: _Product) -> None:
+    add, int32 = writer.add, np.dtype("int32")
 
     def ordered(tensor: str, axes: _Axes, wanted: Sequence[str]) -> str:
         """Returns a tensor with its axes in some order."""
-        tensor = add("Reshape", tensor, constant([*axes.values()]), Tshape=int32)
+        tensor = writer.reshape(tensor, [*axes.values()])
         order = [[*axes].index(each) for each in wanted]
-        return tensor if order == sorted(order) else add("Transpose", tensor, constant(order), Tperm=int32)
+        return tensor if order == sorted(order) else add("Transpose", tensor, writer.constant(order), Tperm=int32)
 
     head, inner, joined = product.head, product.inner, product.joined
     (remaining,) = {*product.result} - {head}
@@ -221,19 +204,18 @@ def _write(program: Program, node: node_def_pb2.NodeDef, product: _Product) -> N
     for part in product.parts:
         sizes, own = part.axes, row
         if joined == inner:
-            size = [sizes[head], sizes[inner]]
-            own = add("Slice", own, constant([0, start]), constant(size), Index=int32)
+            own = writer.slice(own, [0, start], [sizes[head], sizes[inner]])
             start += sizes[inner]
-        own = add("Reshape", own, constant([sizes[head], 1, sizes[inner]]), Tshape=int32)
+        own = writer.reshape(own, [sizes[head], 1, sizes[inner]])
         # What is adjacent in memory stays adjacent.
         order = [head, *(each for each in sizes if each != head)]
         matrix = ordered(part.tensor, sizes, order)
         one = add("BatchMatMulV2", own, matrix, adj_x=False, adj_y=order[-1] == inner)
-        results.append(add("Reshape", one, constant([sizes[head], sizes[remaining]]), Tshape=int32))
+        results.append(writer.reshape(one, [sizes[head], sizes[remaining]]))
     if joined == inner:
         result = add("AddV2", *results)
     else:
-        result = add("ConcatV2", *results, constant(1), N=len(results), Tidx=int32)
+        result = add("ConcatV2", *results, writer.constant(1), N=len(results), Tidx=int32)
     whole[remaining] = sum(part.axes[remaining] for part in product.parts) if joined == remaining else whole[remaining]
     result = ordered(result, {head: whole[head], remaining: whole[remaining]}, product.result)
-    program.become(node, "Reshape", (result, constant(product.shape)), T=dtype, Tshape=int32)
+    writer.become_reshape(result, product.shape)

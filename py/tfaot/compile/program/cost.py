@@ -27,6 +27,10 @@ _KERNELS = frozenset(
 )
 
 
+REDUCTIONS = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort")
+"""Instructions that do something for each value of an operand."""
+
+
 def of(module: Module) -> float:
     """Estimates the seconds for a run of a module. A loop's body counts once."""
     return sum(
@@ -36,20 +40,23 @@ def of(module: Module) -> float:
     )
 
 
+def arithmetic(instruction: Instruction, operands: Sequence[Shape]) -> int:
+    """Returns the operations of an instruction, or one for each value if nothing else is known."""
+    out, attributes = instruction.count, instruction.attributes
+    if instruction.opcode in ("dot", "ragged-dot"):
+        contracted = attributes.dot_dimension_numbers.lhs_contracting_dimensions
+        return 2 * out * int(math.prod(operands[0].dims[axis] for axis in contracted))
+    if instruction.opcode == "convolution":
+        features = operands[1].dims[attributes.convolution_dimension_numbers.kernel_output_feature_dimension]
+        return 2 * out * operands[1].count // max(1, int(features))
+    return max(operands[0].count, out) if instruction.opcode in REDUCTIONS else out
+
+
 def _cost(instruction: Instruction, operands: Sequence[Shape]) -> float:
     if instruction.opcode in _FREE:
         return 0.0
     moved = 4.0 * (instruction.count + sum(shape.count for shape in operands))
-    work = float(instruction.count)
-    if instruction.opcode == "dot":
-        contracted = instruction.attributes.dot_dimension_numbers.lhs_contracting_dimensions
-        work *= 2.0 * math.prod(operands[0].dims[axis] for axis in contracted)
-    elif instruction.opcode == "convolution":
-        filters = operands[1].dims
-        features = filters[instruction.attributes.convolution_dimension_numbers.kernel_output_feature_dimension]
-        work *= 2.0 * math.prod(filters) / max(1, features)
-    elif instruction.opcode.startswith("reduce") and operands:
-        work = float(operands[0].count)
+    work = arithmetic(instruction, operands)
     if instruction.opcode in _KERNELS:
         return CALL + max(work / FLOPS, moved / BYTES)
     # Elementwise instructions are fused: they cost arithmetic, but no traffic of their own.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tfaot.compile.program import cost
 from tfaot.compile.program.codegen.emitter import Emitter
 from tfaot.compile.program.thunks.kinds import (
     CompiledFunction,
@@ -148,20 +148,13 @@ class _Reader:
 
     def _operations(self, instruction: Instruction) -> int:
         """Returns the arithmetic of an instruction. A loop whose rounds aren't known counts as one."""
-        out, owner = instruction.count, self._owner[instruction.name]
-        shapes = [owner.instructions[name].type for name in instruction.operands]
-        if instruction.opcode in ("dot", "ragged-dot"):
-            axes = instruction.attributes.dot_dimension_numbers.lhs_contracting_dimensions
-            return 2 * out * int(math.prod(shapes[0].dims[axis] for axis in axes))
-        if instruction.opcode == "convolution":
-            features = shapes[1].dims[
-                instruction.attributes.convolution_dimension_numbers.kernel_output_feature_dimension
-            ]
-            return 2 * out * shapes[1].count // max(1, int(features))
-        if instruction.opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort"):
-            return max(shapes[0].count, out)
+        owner = self._owner[instruction.name]
+        operands = [owner.instructions[name].type for name in instruction.operands]
+        operations = cost.arithmetic(instruction, operands)
+        if instruction.opcode in (*_PRODUCTS, "ragged-dot", *cost.REDUCTIONS):
+            return operations
         bodies = (self._module.computations[name] for name in instruction.called)
         inner = sum(self._operations(each) for body in bodies for each in body.instructions.values())
         if instruction.called and instruction.opcode not in ("custom-call", "map"):
             return inner
-        return 0 if instruction.opcode in _FREE else out
+        return 0 if instruction.opcode in _FREE else operations

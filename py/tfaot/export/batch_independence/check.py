@@ -16,14 +16,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tfaot.core import caller, manifest
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.batch_independence.hlo import SIZES
 from tfaot.export.batch_independence.walk import mixed_results
-from tfaot.graph import lowering
+from tfaot.graph import linear, lowering
+from tfaot.graph.calls import inline_calls
 from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program, Tensor
+from tfaot.graph.splice import any_node
 
 
 def check(
@@ -67,6 +71,20 @@ def _declared() -> str:
     return caller.setting("rows_independent", True)
 
 
+def _with_marks(
+    graph: graph_pb2.GraphDef, inputs: Sequence[lowering.Argument], fetches: Sequence[str]
+) -> graph_pb2.GraphDef:
+    """Returns a graph whose linear algebra is marks, which keep rows apart. XLA has loops for a part of it, and nothing for others."""
+    if not any_node(graph, linear.OPS.__contains__):
+        return graph
+    feeds = {feed.name: Tensor(tuple(feed.shape), tf.as_dtype(feed.dtype).as_datatype_enum) for feed in inputs}
+    program = Program(graph_pb2.GraphDef(), feeds, fetches)
+    program.graph.CopyFrom(graph)
+    inline_calls(program)
+    linear.for_xla(program)
+    return program.graph
+
+
 def _lowered(
     graph: graph_pb2.GraphDef, entry: manifest.EntryPoint, variables: Sequence[manifest.Variable], what: str
 ) -> list[Any]:
@@ -88,7 +106,9 @@ def _lowered(
                 )
             held = [lowering.Argument(variable.name, variable.dtype, variable.shape) for variable in variables]
             names = [output.name for output in entry.outputs]
-            lowered = lowering.lower(graph, inputs, held, names, stage="hlo_serialized", for_shapes=True)
+            lowered = lowering.lower(
+                _with_marks(graph, inputs, names), inputs, held, names, stage="hlo_serialized", for_shapes=True
+            )
             modules.append(hlo_pb2.HloModuleProto.FromString(lowered))
     except Exception as error:  # its types say nothing, so use its text
         raise TfaotError(

@@ -106,7 +106,7 @@ class Walk:
             return step.operands[0][step.one.attributes.tuple_index]
         if op == "call":
             return self.called(step, 0, step.operands)
-        if op == "optimization-barrier":
+        if op == "opt-barrier":
             return step.operands[0]
         if op == "while":
             return Loop(self, step).result()

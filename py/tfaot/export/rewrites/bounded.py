@@ -77,11 +77,7 @@ def spell_out(graph: graph_pb2.GraphDef, feeds: Sequence[str], fetches: Sequence
             if any(node.op in _BUILDERS for node in function.node_def):
                 body = EditableFunction(function, library)
                 if _spell(FunctionTarget(body), function_def_to_graph.function_def_to_graph(function)):
-                    edited = body.function(function.signature.name)
-                    del function.node_def[:]
-                    function.node_def.extend(edited.node_def)
-                    for index, result in enumerate(function.signature.output_arg):
-                        function.ret[result.name] = edited.ret[f"result_{index}"]
+                    body.write(function)
     program = Program(graph_pb2.GraphDef(), {}, ())
     program.graph.CopyFrom(graph)
     if _spell(GraphTarget(program), built):

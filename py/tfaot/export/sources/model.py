@@ -23,6 +23,8 @@ class Model:
     """A Python file."""
     signature: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What the entry points of a Python file take: `float32[64, None]` by parameter."""
+    replicas: int = 0
+    """How many replicas a `tf.distribute` strategy has in a Python file; 0 if the target doesn't say."""
     saved_model: str | None = None
     """A folder."""
     saved_model_tags: tuple[str, ...] = ("serve",)
@@ -130,7 +132,7 @@ class Model:
         if self.is_model_fn:
             from tfaot.export.sources.model_fn import ModelFnSource
 
-            return ModelFnSource(self.model)
+            return ModelFnSource(self.model, replicas=self.replicas)
         from tfaot.export.sources.python_model import PythonSource
 
-        return PythonSource(self.model, signature=self.signature)
+        return PythonSource(self.model, signature=self.signature, replicas=self.replicas)

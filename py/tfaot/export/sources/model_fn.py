@@ -41,8 +41,8 @@ class ModelFnSource:
     entry_points = (ENTRY_POINT,)
     default_entry_point = ENTRY_POINT
 
-    def __init__(self, path: str) -> None:
-        """Imports the file, relative to the working directory.
+    def __init__(self, path: str, *, replicas: int = 0) -> None:
+        """Imports the file, relative to the working directory. A strategy has `replicas`; 0 if the target doesn't say.
 
         Raises:
           TfaotError: it raised an exception, or lacks a function.
@@ -53,7 +53,7 @@ class ModelFnSource:
         self._graph = tf.Graph()
         with self._graph.as_default(), xla_context():
             v1.set_random_seed(SEED)
-            self._user = UserCode(path)
+            self._user = UserCode(path, replicas)
             _enable_what_compiles()  # in case the file called tf.compat.v1.disable_v2_behavior()
             input_fn = self._user.function("input_fn", [])
             model_fn = self._user.function("model_fn", ["features", "labels"])

@@ -37,12 +37,13 @@ _FILE_FUNCTIONS = frozenset({"golden_fn", "input_fn", "model"})
 class PythonSource:
     """A model's Python file that defines no `model_fn`."""
 
-    def __init__(self, path: str, *, signature: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: str, *, signature: Mapping[str, str] | None = None, replicas: int = 0) -> None:
         """Runs the file.
 
         Args:
           path: relative to the working directory.
           signature: the target's specs for parameters of its entry points: `float32[64, None]` by parameter.
+          replicas: how many replicas a strategy has; 0 if the target doesn't say.
 
         Raises:
           TfaotError: the user's code raised an exception, or a signature is invalid.
@@ -50,7 +51,7 @@ class PythonSource:
         self._signature = {name: parse_spec(name, text) for name, text in (signature or {}).items()}
         seed_everything()
         with xla_context():
-            self._user = UserCode(path)
+            self._user = UserCode(path, replicas)
             self._root = self._find_root()
             held = {key: value for key, value in vars(self._user.module).items() if not key.startswith("__")}
             self._names = VariableNames(self._root, held)

@@ -22,7 +22,7 @@ from tensorflow.python.framework import op_def_library, op_def_registry
 from tfaot.core import caller, stablehlo_text
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.programs import Program
-from tfaot.export.sources import locations, mlir, open_batch
+from tfaot.export.sources import lapack, locations, mlir, open_batch
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.sources.subgraph import add_done
 from tfaot.export.traced import Array, Dims, Edge, Function
@@ -42,11 +42,6 @@ _CONSTANT = "tfaot_constant_"
 """The names of functions that stand for large constants."""
 _WRAPPED = "_wrapped_jax_export_main"
 """The function with the names of arguments, if main only computes sizes for it."""
-_OWN_CODE = (
-    "compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export them with "
-    'platforms=["tpu"]'
-)
-"""What to do about calls of other libraries."""
 _ROUNDS = 20
 _CALL_VERSION = 9
 """The version of XlaCallModule's conventions."""
@@ -340,7 +335,7 @@ class _Kept:
         sizes = [type_.size for type_ in self.operands]
         if operation == "convolution":
             return sizes[1] // min(size or 1 for size in self.operands[1].shape)
-        if operation in ("cholesky", "dot_general", "triangular_solve"):
+        if operation == "dot_general":
             return max(size or 1 for size in self.operands[0].shape)
         if not re.search(r"stablehlo\.(add|multiply)\b", text):
             return 0
@@ -500,12 +495,17 @@ def _check_calls(lines: Sequence[str], places: Sequence[str], what: str) -> None
     """
     matches = ((_CALL.search(line), place) for line, place in zip(lines, places, strict=True))
     calls = [(match[1].strip('"'), place) for match, place in matches if match]
-    strange = {target + (f" at {place}" if place else "") for target, place in calls if target not in _HINTS}
+    strange = {
+        target + (f" at {place}" if place else "") + (f" ({why})" if (why := lapack.refused(target)) else "")
+        for target, place in calls
+        if target not in _HINTS
+        and (lapack.refused(target) or not lapack.CALL.search(f"stablehlo.custom_call @{target}("))
+    }
     if strange:
         raise TfaotError(
             f"{what} calls functions that aren't part of it",
             exists=listed(sorted(strange)),
-            do=_OWN_CODE,
+            do="compute it in another way",
         )
 
 
@@ -846,6 +846,10 @@ class _Builder:
         name = kept.statement.operation.rpartition(".")[2]
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
+        if (made := lapack.results(kept.statement.text, operands, kept.statement.result_types)) is not None:
+            return made
+        if branches := lapack.branches(kept.module):
+            return self._choice(kept, branches, operands)
         volumes = _VOLUMES.search(kept.statement.text)
         if volumes and not re.search(r"batch_group_count = (?!1\b)", kept.statement.text):
             return [_convolution_3d(kept.statement.text, volumes.groups(), *operands)]
@@ -853,6 +857,26 @@ class _Builder:
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
         return results
+
+    def _choice(self, kept: _Kept, branches: Sequence[str], operands: Sequence[Any]) -> list[Any]:
+        """Adds a node that runs one of several programs, all of which take all operands."""
+        (value,) = _given(kept.statement)[:1]
+        index = operands[kept.values.index(value)]
+        specs = [tf.TensorSpec(operand.shape, operand.dtype) for operand in operands]
+        functions = []
+        for branch in branches:
+            part = _converted(branch, what=ENTRY_POINT)
+            starts = {s.name: (s, number) for number, s in enumerate(map(Signature.of, part.lines)) if s is not None}
+            builder = _Builder(part, starts)
+            traced = tf.function(lambda *values, builder=builder: builder.call(ENTRY_POINT, values), autograph=False)
+            functions.append(traced.get_concrete_function(*specs))
+        if index.dtype == tf.bool:  # the first is for what is true
+            index = tf.cast(tf.logical_not(index), tf.int32)
+        types = [tf.as_dtype(mlir.dtype_of(type_)) for type_ in kept.statement.result_types]
+        results = tf.raw_ops.StatelessCase(branch_index=index, input=list(operands), Tout=types, branches=functions)
+        for result, type_ in zip(results, kept.statement.result_types, strict=True):
+            result.set_shape(type_.shape)
+        return list(results)
 
 
 def _dense(text: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from tfaot.core import isolate, user_code
+from tfaot.core import caller, isolate, user_code
 from tfaot.core.errors import TfaotError
-from tfaot.export.sources import replicas
+from tfaot.export.sources import distribution
 
 
 def seed_everything() -> None:
@@ -21,9 +21,15 @@ def seed_everything() -> None:
 class UserCode(user_code.UserCode):
     """A model's Python file, run so that its errors point to lines in it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, replicas: int = 0) -> None:
+        """Runs the file. A `tf.distribute` strategy has this number of replicas; 0 if the target doesn't say."""
         self._warned = False
-        replicas.watch(self._reduced)
+        self._refusal: TfaotError | None = None
+        distribution.refuse(self._several)
+        if replicas > 1:
+            distribution.distribute(replicas)
+        elif not replicas:
+            distribution.watch(self._reduced)
         super().__init__(path)
 
     def _reduced(self, strategy: str, frames: Iterable[Any]) -> None:
@@ -32,9 +38,29 @@ class UserCode(user_code.UserCode):
             self._warned = True
             isolate.warn(
                 f"{self.path}: tf.distribute's {strategy} has one replica here, so the compiled code reduces nothing over "
-                f"replicas: at {self.place(frames) or self.path}; to train in several processes, average gradients between "
-                "two entry points, in your program"
+                f"replicas: at {self.place(frames) or self.path}; to train in several processes, say how many replicas there are: "
+                f"{caller.setting('replicas', 4)}"
             )
+
+    def _several(self, strategy: str, replicas: int, frames: Iterable[Any]) -> None:
+        """Refuses a strategy with all of its replicas in this process."""
+        self._refusal = TfaotError(
+            f"{self.path}: tf.distribute's {strategy} runs {replicas} replicas at {self.place(frames) or self.path}",
+            exists="the graph of all replicas together; each one is to be an instance of the compiled class",
+            do=f"give the strategy one device, such as MirroredStrategy(['CPU:0']), and the target "
+            f"{caller.setting('replicas', replicas)}",
+        )
+        raise self._refusal
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls user code; see the class that this one extends."""
+        try:
+            return super().run(what, function, *args)
+        except TfaotError:
+            # AutoGraph makes another exception of the refusal.
+            if self._refusal is not None:
+                raise self._refusal from None
+            raise
 
     def error(self, what: str, error: BaseException) -> TfaotError:
         """Makes an error from an exception in the user's code."""

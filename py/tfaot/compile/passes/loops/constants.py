@@ -77,16 +77,7 @@ class Constants:
                     return None
 
     def _collect(self, tensor: str, graph: graph_pb2.GraphDef, made: dict[str, bool]) -> bool:
-        """Copies the nodes that compute a tensor. A copy is named `node/port`.
-
-        Args:
-          tensor: a tensor that `Loops.resolve` returned.
-          graph: receives the copies.
-          made: for each tensor, whether it has a copy.
-
-        Returns:
-          Whether the tensor can be evaluated.
-        """
+        """Copies the nodes that compute a resolved tensor, named `node/port`, and returns whether it can be evaluated."""
         if tensor in self._loops.program.feeds or tensor in made:
             return made.get(tensor, False)
         made[tensor] = False

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.compile.passes.loops.steps import Indices, Steps
-from tfaot.graph.attributes import attribute, literal, shape_of, shape_proto, types_attribute
+from tfaot.graph.attributes import (
+    Shape,
+    attribute,
+    literal,
+    shape_of,
+    shape_proto,
+    type_attribute,
+    types_attribute,
+)
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import canonical, take, tensor_name
 from tfaot.graph.program import Tensor
@@ -85,12 +94,7 @@ class Loop:
         return self._copies[node.name]
 
     def scalar(self, values: Indices, name: str) -> str | None:
-        """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them.
-
-        Args:
-          values: [trips]
-          name: prefix for the names of new nodes.
-        """
+        """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them."""
         found = self.steps.offset(values)
         if found is None:
             return None
@@ -181,13 +185,7 @@ class Loop:
         return result | known
 
     def give(self, operand: str, dtype: int, name: str) -> str:
-        """Adds an operand that the body passes on unchanged. Returns the body's argument.
-
-        Args:
-          operand: a tensor of the graph.
-          dtype: its `tensorflow.DataType`.
-          name: the argument's name.
-        """
+        """Makes the body pass on a tensor of the graph unchanged. Returns the body's argument, which gets a name."""
         argument = f"{self.body.unique(name)}:0"
         self.operands.append(canonical(operand))
         for body in (self.body, self.cond):
@@ -197,6 +195,27 @@ class Loop:
         self.body.results.append(argument)
         self.body.result_types.append(dtype)
         return argument
+
+    def before(self, op: str, name: str, inputs: Iterable[str], shape: Shape, dtype: int, **attributes: object) -> str:
+        """Adds a node to the graph around the loop, and returns its result; see `Loops.add`."""
+        return self._loops.add(op, f"{self.name}/{name}", inputs, shape, dtype, origin=self.name, **attributes)
+
+    def constant_before(self, name: str, values: int | Iterable[int]) -> str:
+        """Adds an int32 constant to the graph around the loop: a scalar or a vector."""
+        array = np.array(values if isinstance(values, int) else [*values], np.int32)
+        node = self._loops.program.constant(f"{self.name}/{name}", array, origin=self.name)
+        self._loops.added(node, Tensor(array.shape, types_pb2.DT_INT32))
+        return f"{node.name}:0"
+
+    def reshaped_before(self, name: str, tensor: str, shape: tuple[int, ...], dtype: int) -> str:
+        """Changes the shape of a tensor of the graph."""
+        operands = [tensor, self.constant_before(f"{name}/shape", shape)]
+        return self.before("Reshape", name, operands, shape, dtype, T=type_attribute(dtype), Tshape=np.dtype(np.int32))
+
+    def cut_before(self, name: str, tensor: str, begin: tuple[int, ...], size: tuple[int, ...], dtype: int) -> str:
+        """Cuts a part out of a tensor of the graph."""
+        operands = [tensor, self.constant_before(f"{name}/begin", begin), self.constant_before(f"{name}/size", size)]
+        return self.before("Slice", name, operands, size, dtype, T=type_attribute(dtype), Index=np.dtype(np.int32))
 
     def after(self) -> list[str]:
         """Returns control inputs that order a node after everything that the loop depends on."""

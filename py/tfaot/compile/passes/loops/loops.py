@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
 
 from tfaot.compile.passes.loops.constants import Constants
@@ -52,32 +51,9 @@ class Loops:
     def add(
         self, op: str, name: str, inputs: Iterable[str], shape: Shape, dtype: int, *, origin: str, **attributes: object
     ) -> str:
-        """Adds a node with one result to the graph, and returns the result.
-
-        Args:
-          op: the op's type.
-          name: the node's name; made unique.
-          inputs: its operands.
-          shape: the result's shape.
-          dtype: the result's `tensorflow.DataType`.
-          origin: the node that it replaces.
-          **attributes: see `attributes.attribute`.
-        """
+        """Adds a node to the graph, and returns its only result, which has a shape and a `tensorflow.DataType`."""
         node = self.program.add(op, name, inputs, origin=origin, **attributes)
         self.added(node, Tensor(shape, dtype))
-        return f"{node.name}:0"
-
-    def constant_vector(self, name: str, values: Iterable[int], *, origin: str) -> str:
-        """Adds a constant int32 vector to the graph."""
-        array = np.array([*values], np.int32)
-        node = self.program.constant(name, array, origin=origin)
-        self.added(node, Tensor(array.shape, types_pb2.DT_INT32))
-        return f"{node.name}:0"
-
-    def constant_scalar(self, name: str, value: int, *, origin: str) -> str:
-        """Adds a constant int32 scalar to the graph."""
-        node = self.program.constant(name, np.array(value, np.int32), origin=origin)
-        self.added(node, Tensor((), types_pb2.DT_INT32))
         return f"{node.name}:0"
 
     def added(self, node: node_def_pb2.NodeDef, tensor: Tensor | None) -> None:
@@ -176,13 +152,7 @@ class Loops:
         return not literal(node).any()
 
     def replace(self, tensor: str, by: str, besides: str = "") -> None:
-        """Replaces a tensor of the graph in all its uses. The tensor must not be fetched.
-
-        Args:
-          tensor: the tensor.
-          by: the replacement.
-          besides: a result of a node that keeps using the original.
-        """
+        """Replaces a tensor, which must not be fetched, in all its uses but that of the node with the result `besides`."""
         tensor = canonical(tensor)
         for node in self.program.graph.node:
             if node.name == tensor_name(besides)[0]:

@@ -55,12 +55,7 @@ class Steps:
     """
 
     def __init__(self, loop: Loop, constant: Callable[[str], Array | None]) -> None:
-        """Reads a loop.
-
-        Args:
-          loop: the loop. If its body or condition changes later, call `read` again.
-          constant: returns the value of a tensor of the graph, or None.
-        """
+        """Reads a loop. If its body or condition changes later, call `read` again."""
         self._loop = loop
         self._outside = constant
         self._counters: dict[int, tuple[Array, Array]] = {}
@@ -159,15 +154,7 @@ class Steps:
         return self._counted(index, np.array([self.trips])).reshape(())
 
     def offset(self, values: Indices) -> tuple[int, str, int] | None:
-        """Expresses values by a counter.
-
-        Args:
-          values: the wanted value in each step, [trips].
-
-        Returns:
-          The counter's position, `AddV2` or `Sub`, and the number that the op takes besides the counter; None if there
-          is no such counter.
-        """
+        """Returns a counter's position, `AddV2` or `Sub`, and the number that the op takes besides it, which give wanted values."""
         for index in self._counters:
             if self._loop.body.types[index] != types_pb2.DT_INT32:
                 continue

@@ -42,7 +42,7 @@ class Emitter:
         self.facts = {f"::tfaot::Executor::kAlignment == {ALIGNMENT}": None}
         """What the program asserts about the runtime."""
         self.needs = set[str]()
-        """Parts of the runtime: `bounds`, `calls`, `complex`, `fourier`, `mlp_fusion`, `half`, `sort`, `winograd`."""
+        """Parts of the runtime: `bounds`, `calls`, `collectives`, `complex`, `fourier`, `linear`, `mlp_fusion`, `half`, `sort`, `winograd`."""
         used = {at.buffer for thunk in walk(function.thunks) for at, _ in thunk.places}
         used |= set(function.results)
         self.number = {buffer: index for index, buffer in enumerate(function.arguments)}
@@ -108,7 +108,7 @@ class Emitter:
         for argument in range(len(function.arguments)):
             uses += [index for index, (_, _, buffer) in enumerate(self.kernel_args) if buffer == argument]
             first_use.append(len(uses))
-        parts = ("bounds", "complex", "fourier", "mlp_fusion", "half", "sort", "winograd")
+        parts = ("bounds", "collectives", "complex", "fourier", "linear", "mlp_fusion", "half", "sort", "winograd")
         return {
             "calls": self.calls,
             "comparators": sorted(self.comparators),

@@ -14,7 +14,8 @@ from typing import Any
 
 from tfaot.compile.program.codegen import formula_code, row_formula_code
 from tfaot.compile.program.codegen.emitter import Emitter
-from tfaot.compile.program.thunks.kinds import CompiledFunction
+from tfaot.compile.program.thunks.collectives import Collective
+from tfaot.compile.program.thunks.kinds import CompiledFunction, walk
 from tfaot.core import templates
 from tfaot.core.functions import for_isa
 
@@ -81,4 +82,5 @@ def _plan(function: CompiledFunction) -> tuple[dict[str, Any], set[str]]:
         "formulas": [*map(formula_code.code, emitter.formulas)],
         "row_formulas": [*itertools.starmap(row_formula_code.code, emitter.row_formulas)],
     }
-    return {"run": run, **formulas, **emitter.context(function)}, emitter.sources
+    replicas = max((thunk.replicas for thunk in walk(function.thunks) if isinstance(thunk, Collective)), default=0)
+    return {"run": run, "replicas": replicas, **formulas, **emitter.context(function)}, emitter.sources

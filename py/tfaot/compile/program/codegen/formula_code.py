@@ -80,13 +80,6 @@ def integer(operation: Operation) -> str:
 
 
 def arithmetic(operation: Operation, operands: Sequence[str], dtype: str, vector: str) -> str:
-    """Returns an operation on values in C++.
-
-    Args:
-      operation: anything but a read.
-      operands: C++ of its operands.
-      dtype: the C++ name of a value's dtype.
-      vector: the C++ name of the type of what it computes, such as a vector of values.
-    """
+    """Returns an operation on values in C++, given that of its operands, their dtype, and the type of vectors of them."""
     code = _CODE[f"{operation.opcode} {operation.text}".rstrip()]
     return code.format(*operands, dtype=dtype, vector=vector)

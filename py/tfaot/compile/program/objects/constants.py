@@ -17,11 +17,7 @@ from tfaot.compile.program.objects.files import ALIGNMENT
 
 
 def values(data: bytes) -> dict[str, memoryview]:
-    """Returns the values of the constants in an object file, by symbol, without the preceding sizes.
-
-    Raises:
-      TfaotError: the file is something else, or contains anything besides constants.
-    """
+    """Returns the values of the constants in an object file, by symbol, without the preceding sizes."""
     return {name.decode(): value[ALIGNMENT:] for name, value in _constants(data)}
 
 
@@ -34,9 +30,6 @@ def merged(
       objects: at least one object from tfcompile or from this function. Their symbols differ.
       replaced: values, by symbol, to store in place of the objects' own.
       added: more values, by symbol.
-
-    Raises:
-      TfaotError: a file is something else, or contains anything besides constants.
     """
     template = b""
     contents = bytearray()

@@ -11,16 +11,15 @@ KB, that have at most an eighth of empty columns in their last panel, and that n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program.packing import layouts as packing
-from tfaot.compile.program.thunks.accesses import overlap
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Dot, Epilogue, For, Kernel, Thunk, While, walk
-from tfaot.compile.program.values.vectors import VectorProduct, vector_products
+from tfaot.compile.program.thunks.kinds import Dot, For, Kernel, Thunk, While, walk
+from tfaot.compile.program.values.gemv import product
 
 SMALLEST = 1 << 18
 """The fewest values of a matrix that is read faster as one stream: 1 MB of float32, which is as much as the second-level
@@ -56,13 +55,8 @@ def pack(
       applies: whether the packing is faster for a product, and whether a loop runs that product.
       packed: as `packing.pack` has it.
     """
-    known = compiled.kernels(vector_products)
-    # Equal products of several levels have kernels of their own.
-    kernels: dict[str, dict[Thunk, Kernel]] = {isa: {} for isa in compiled.functions}
-    compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels[isa]))
-        for isa, function in compiled.functions.items()
-    }
+    before = compiled.functions
+    compiled.replace(product)
     looped = {
         thunk
         for function in compiled.functions.values()
@@ -71,10 +65,10 @@ def pack(
         for thunk in walk((loop,))
         if isinstance(thunk, Dot)
     }
-    count = packing.pack(compiled, to, lambda product: applies(product, product in looped), packed)
+    count = packing.pack(compiled, to, lambda dot: applies(dot, dot in looped), packed)
     # The others stay as XLA made them.
     compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels[isa]))
+        isa: dataclasses.replace(function, thunks=_kept(function.thunks, before[isa].thunks))
         for isa, function in compiled.functions.items()
     }
     return count
@@ -86,14 +80,14 @@ def padded(matrix: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic
     return np.pad(matrix, ((0, -depth % rows), (0, -columns % packing.STREAM)))
 
 
-def _applies(product: packing.Product, smallest: int) -> bool:
+def _applies(dot: packing.Product, smallest: int) -> bool:
     return (
-        isinstance(product, Dot)
-        and product.dtype == "float"
-        and (product.batch, product.n) == (1, 1)
-        and product.k * product.m >= smallest
+        isinstance(dot, Dot)
+        and dot.dtype == "float"
+        and (dot.batch, dot.n) == (1, 1)
+        and dot.k * dot.m >= smallest
         # Otherwise, zeros in the last panel are more to read than a stream saves.
-        and -product.m % packing.STREAM * 8 <= product.m
+        and -dot.m % packing.STREAM * 8 <= dot.m
     )
 
 
@@ -103,65 +97,13 @@ def _float32(values: memoryview, product: packing.Product) -> bytes:
     return matrix.reshape(depth, columns // packing.STREAM, packing.STREAM).transpose(1, 0, 2).tobytes()
 
 
-def _products(
-    sequence: tuple[Thunk, ...], known: Mapping[str, VectorProduct], kernels: dict[Thunk, Kernel]
-) -> tuple[Thunk, ...]:
-    """Returns thunks with products in place of the kernels that are known. Adds to `kernels` what each one replaces."""
-
-    def changed(thunk: Thunk) -> Thunk:
-        if not isinstance(thunk, Kernel):
-            return thunk.with_bodies(lambda body: _products(body, known, kernels))
-        product = known.get(thunk.symbol)
-        dot = None if product is None else product_of(thunk, product)
-        if dot is None:
-            return thunk
-        kernels[dot] = thunk
-        return dot
-
-    return tuple(map(changed, sequence))
-
-
-def product_of(kernel: Kernel, product: VectorProduct) -> Dot | None:
-    """Returns the product that a kernel computes, or None if the runtime can't compute it in place."""
-    args = kernel.args
-    batch, depth, columns = product.batch, product.depth, product.columns
-    if len(args) != product.arguments:
-        return None
-    out = args[-1].slice
-    addend = None if product.addend is None else args[product.addend]
-    sizes = {product.row: depth, product.matrix: depth * columns, len(args) - 1: columns}
-    if addend is not None:
-        sizes[product.addend or 0] = columns
-    if any(args[index].size != 4 * batch * size for index, size in sizes.items()):
-        return None
-    read = [args[product.row], args[product.matrix]]
-    if addend is not None and addend.slice != out:
-        read.append(addend)
-    if any(overlap((out, args[-1].size), (each.slice, each.size)) for each in read):
-        return None
-    epilogue = None
-    if addend is not None:
-        epilogue = Epilogue(None, addend.slice, None, out, float("-inf"), float("inf"))
-    return Dot(
-        dtype="float",
-        batch=batch,
-        out=out,
-        lhs=args[product.matrix].slice,
-        rhs=args[product.row].slice,
-        strides=(columns, depth * columns, depth),
-        m=columns,
-        n=1,
-        k=depth,
-        transpose_lhs=product.transposed,
-        transpose_rhs=False,
-        epilogue=epilogue,
-    )
-
-
-def _kernels(sequence: tuple[Thunk, ...], kernels: Mapping[Thunk, Kernel]) -> tuple[Thunk, ...]:
+def _kept(after: tuple[Thunk, ...], before: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
     """Returns thunks with the original kernels in place of products that aren't packed."""
 
-    def changed(thunk: Thunk) -> Thunk:
-        return kernels.get(thunk) or thunk.with_bodies(lambda body: _kernels(body, kernels))
+    def kept(thunk: Thunk, original: Thunk) -> Thunk:
+        if isinstance(original, Kernel):
+            return thunk if isinstance(thunk, Dot) and thunk.packing != "none" else original
+        bodies = iter(original.bodies)
+        return thunk.with_bodies(lambda body: _kept(body, next(bodies)))
 
-    return tuple(map(changed, sequence))
+    return tuple(map(kept, after, before))

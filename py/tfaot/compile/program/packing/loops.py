@@ -15,7 +15,7 @@ import dataclasses
 from tfaot.compile.program.packing.layouts import PANEL_BYTES
 from tfaot.compile.program.packing.prepack import has_panels
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
+from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
@@ -42,21 +42,13 @@ def pack_loops(compiled: Compiled) -> int:
     """
     if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
         return 0
-    compiled.change(lambda function: packed(function, compiled.missed))
+    compiled.change(lambda function: _packed(compiled, function))
     return compiled.most(lambda each: isinstance(each, Pack))
 
 
-def packed(function: CompiledFunction, missed: Missed = unnoted) -> CompiledFunction:
-    """Returns a function that packs right sides before its loops.
-
-    Args:
-      function: from tfcompile's header, after `prepack`.
-      missed: is told of products in loops that stay.
-
-    Returns:
-      A function with the same results, with a buffer for each packed right side.
-    """
-    packer = _Packer(list(function.buffers), missed)
+def _packed(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
+    """Returns a function that packs right sides before its loops, with a buffer for each of them."""
+    packer = _Packer(compiled, list(function.buffers))
     thunks = packer.sequence(function.thunks)
     return dataclasses.replace(function, buffers=tuple(packer.buffers), thunks=thunks)
 
@@ -64,9 +56,9 @@ def packed(function: CompiledFunction, missed: Missed = unnoted) -> CompiledFunc
 class _Packer:
     """Packs right sides before outer loops first, so that an inner loop doesn't pack them again."""
 
-    def __init__(self, buffers: list[Buffer], missed: Missed) -> None:
+    def __init__(self, compiled: Compiled, buffers: list[Buffer]) -> None:
         self.buffers = buffers
-        self._missed = missed
+        self._missed = compiled.missed
 
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []

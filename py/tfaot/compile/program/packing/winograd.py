@@ -66,12 +66,7 @@ def applies(convolution: Convolution) -> bool:
 
 
 def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
-    """Returns G g G^T for every channel and filter, packed: blocks of filters, each with 16 matrices in panels of filters.
-
-    Args:
-      kernel: float32 [3, 3, channels, filters], g
-      convolution: the convolution that uses it
-    """
+    """Returns G g G^T for every channel and filter, packed: blocks of filters, each with 16 matrices in panels of filters."""
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -3,8 +3,8 @@
 XLA on CPUs never fuses several results into one kernel. So it updates a variable with Adam in three kernels, two of which read
 what the third needs, and the square root and quotient of the third leave the core's other units idle. The pass reads from the
 optimized HLO what such kernels compute, and merges those that share an array into one formula, which the
-program applies to a vector after the other (`runtime/tfaot/kernels/sweep.h`). Threads can share a sweep, and can't share XLA's
-kernels.
+program applies to a vector after the other (`runtime/tfaot/kernels/sweep.h`). It stores what something else reads. Threads can
+share a sweep, and can't share XLA's kernels.
 
 Applies to kernels of XLA's on arrays of one size, in float32 and float64: sums, differences, products, quotients, square roots,
 extrema, absolute values, and selections of values with the same index, and of single values, as in Adam, RMSProp, and SGD with
@@ -24,8 +24,9 @@ Adam on 200,704 values takes 69 instead of 109 µs (Zen 3, AVX2). EfficientNet-B
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.accesses import clashes, merged
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Slice, Sweep, Thunk
 from tfaot.compile.program.values.formulas import (
@@ -36,6 +37,7 @@ from tfaot.compile.program.values.formulas import (
     arithmetic,
     constant,
     contracted,
+    index_of,
     least_alone,
     live,
 )
@@ -46,49 +48,52 @@ _MOST_ARRAYS = 12
 
 
 def elementwise_fusion(compiled: Compiled) -> int:
-    """Merges kernels at all CPU levels.
+    """Merges kernels at all CPU levels, and returns the number of sweeps at the level with the most."""
 
-    Returns:
-      The number of sweeps at the level with the most.
-    """
-    compiled.change(lambda function: merge(compiled, function))
-    return compiled.most(lambda each: isinstance(each, Sweep))
+    def changed(function: CompiledFunction, sequence: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
+        inside = [thunk.with_bodies(lambda body: changed(function, body, set())) for thunk in sequence]
+        return _swept(inside, compiled.graph(function, sequence), temporary)
+
+    compiled.change(
+        lambda function: dataclasses.replace(function, thunks=changed(function, function.thunks, function.temporary))
+    )
+    return compiled.most(lambda thunk: isinstance(thunk, Sweep))
 
 
-def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
+def _swept(thunks: list[Thunk], graph: Graph, temporary: set[int]) -> tuple[Thunk, ...]:
     """Merges each kernel into an earlier one with the same number of values that shares an array with it.
 
     Large kernels that are left become sweeps, too.
-
-    Args:
-      compiled: what has the function.
-      function: the function of a level.
     """
-
-    def changed(sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
-        return _sequence(tuple(each.with_bodies(changed) for each in sequence), compiled.graph(function, sequence))
-
-    return dataclasses.replace(function, thunks=changed(function.thunks))
-
-
-def _sequence(sequence: tuple[Thunk, ...], graph: Graph) -> tuple[Thunk, ...]:
-    result: list[Thunk] = []
-    alone: dict[int, Thunk] = {}
-    """Small kernels that nothing was merged with yet, by their sweep's index in `result`."""
-    for thunk, value in zip(sequence, graph.results, strict=True):
-        sweep = _sweep(value) if value else None
-        if sweep is None:
-            result.append(thunk)
-        elif (index := _join(sweep, result)) is not None:
-            alone.pop(index, None)
+    sequence: list[Thunk | None] = [*thunks]
+    groups: dict[int, list[_Kernel]] = {}
+    """Kernels that are one sweep, by the index of the first, which is the sweep's place."""
+    for index, stored in enumerate(graph.results):
+        kernel = _read(stored) if stored else None
+        if kernel is None:
+            continue
+        for first in reversed(groups):
+            if call := _merged(sequence, [*groups[first], kernel], thunks, temporary):
+                groups[first].append(kernel)
+                sequence[index], sequence[first] = None, call
+                break
         else:
-            if sweep.count < least_alone(sweep.formula.operations):
-                alone[len(result)] = thunk
-            result.append(sweep)
-    return tuple(alone.get(index, thunk) for index, thunk in enumerate(result))
+            groups[index] = [kernel]
+            if kernel.sweep.count >= least_alone(kernel.sweep.formula.operations):
+                sequence[index] = kernel.sweep
+    return tuple(thunk for thunk in sequence if thunk)
 
 
-def _sweep(stored: Value) -> Sweep | None:
+@dataclasses.dataclass(frozen=True)
+class _Kernel:
+    """An elementwise kernel."""
+
+    index: int
+    sweep: Sweep
+    inputs: tuple[Value, ...]
+
+
+def _read(stored: Value) -> _Kernel | None:
     """Returns what a kernel does, if it is elementwise."""
     dtype, count = stored.type.dtype, stored.count
     if dtype not in DTYPES or count <= 1 or stored.place is None:
@@ -96,14 +101,15 @@ def _sweep(stored: Value) -> Sweep | None:
     formula = Interned()
     places: dict[str, list[Slice]] = {"array": [], "scalar": []}
     done: dict[int, int] = {}
+    inputs: list[Value] = []
 
     def read(value: Value) -> Operation | int | None:
         if value.op in ("stored", "memory"):
             if value.type.dtype != dtype or value.place is None or value.count not in (1, count):
                 return None
+            inputs.append(value)
             kind = places["scalar" if value.count == 1 else "array"]
-            kind += [value.place[0]] if value.place[0] not in kind else []
-            return Operation("scalar" if value.count == 1 else "array", place=kind.index(value.place[0]))
+            return Operation("scalar" if value.count == 1 else "array", place=index_of(kind, value.place[0]))
         if value.op == "constant":
             return constant(value, dtype)
         operand = value.operands[0] if value.operands else value
@@ -125,72 +131,68 @@ def _sweep(stored: Value) -> Sweep | None:
             return None
         done[value.same] = made if isinstance(made, int) else formula.add(made)
     result = done[stored.same]
-    places["array"] += [stored.place[0]] if stored.place[0] not in places["array"] else []
     operations = contracted(formula.operations, (result,))
-    whole = live(Formula(DTYPES[dtype], operations, ((places["array"].index(stored.place[0]), result),)))
+    whole = live(Formula(DTYPES[dtype], operations, ((index_of(places["array"], stored.place[0]), result),)))
     sweep = Sweep(whole, count, tuple(places["array"]), tuple(places["scalar"]))
-    return sweep if _by_index(sweep, sweep) else None
+    return None if clashes(sweep) else _Kernel(stored.since, sweep, tuple(inputs))
 
 
-def _by_index(one: Sweep, other: Sweep) -> bool:
-    """Returns whether what one sweep writes, the other uses only at the same index."""
-    return all(
-        not overlap(a.places[array], place) or (index < len(b.arrays) and place == a.places[array])
-        for a, b in ((one, other), (other, one))
-        for array in a.written
-        for index, place in enumerate(b.places)
-    )
-
-
-def _join(sweep: Sweep, result: list[Thunk]) -> int | None:
-    """Merges a sweep into one of the thunks before it, if possible. Returns the index of the thunk."""
-    for index in reversed(range(len(result))):
-        before = result[index]
-        if isinstance(before, Sweep) and (merged := _merged(before, sweep)):
-            result[index] = merged
-            return index
-        if not _may_swap(sweep, before):
-            return None
-    return None
-
-
-def _may_swap(sweep: Sweep, before: Thunk) -> bool:
-    """Returns whether a sweep may move before a thunk that it follows."""
-    own, others = sweep.uses(), before.uses()
-    return not any(overlap(a, b) for a in own.writes for b in (*others.reads, *others.writes)) and not any(
-        overlap(a, b) for a in own.reads for b in others.changes
-    )
-
-
-def _merged(first: Sweep, second: Sweep) -> Sweep | None:
-    """Returns a sweep that does what two do one after the other, if they share an array."""
-    alike = (first.count, first.formula.dtype) == (second.count, second.formula.dtype)
-    if not alike or not {*first.arrays} & {*second.arrays} or not _by_index(first, second):
+def _merged(
+    sequence: list[Thunk | None], kernels: list[_Kernel], thunks: list[Thunk], temporary: set[int]
+) -> Sweep | None:
+    """Returns a sweep that does what kernels do one after the other, in place of the first, if the last shares an array."""
+    *others, last = kernels
+    first = others[0]
+    alike = (first.sweep.count, first.sweep.formula.dtype) == (last.sweep.count, last.sweep.formula.dtype)
+    if not alike or not {array for kernel in others for array in kernel.sweep.arrays} & {*last.sweep.arrays}:
         return None
-    arrays = tuple(dict.fromkeys((*first.arrays, *second.arrays)))
-    if len(arrays) > _MOST_ARRAYS:
-        return None
-    scalars = tuple(dict.fromkeys((*first.scalars, *second.scalars)))
-    operations = list(_moved(first, arrays, scalars))
-    values = {arrays.index(first.arrays[array]): value for array, value in first.formula.results}
-    number: list[int] = []
-    """The second sweep's operations among all."""
-    for operation in _moved(second, arrays, scalars):
-        if operation.opcode == "array" and operation.place in values:
-            number.append(values[operation.place])
-            continue
-        operation = dataclasses.replace(operation, operands=tuple(number[each] for each in operation.operands))
-        number.append(len(operations))
-        operations.append(operation)
-    values |= {arrays.index(second.arrays[array]): number[value] for array, value in second.formula.results}
-    formula = live(Formula(first.formula.dtype, tuple(operations), tuple(values.items())))
-    return Sweep(formula, first.count, arrays, scalars)
-
-
-def _moved(sweep: Sweep, arrays: tuple[Slice, ...], scalars: tuple[Slice, ...]) -> list[Operation]:
-    """Returns a sweep's operations with the places that its arrays and scalars have in longer lists."""
-    places = {"array": [*map(arrays.index, sweep.arrays)], "scalar": [*map(scalars.index, sweep.scalars)]}
-    return [
-        dataclasses.replace(each, place=places[each.opcode][each.place]) if each.opcode in places else each
-        for each in sweep.formula.operations
+    members = {kernel.index for kernel in kernels}
+    inputs = [
+        (value.since, value.place)
+        for kernel in kernels
+        for value in kernel.inputs
+        if value.place and (value.op == "memory" or value.since not in members)
     ]
+
+    if any(since >= first.index for since, _ in inputs):
+        return None
+
+    def call(stored: Sequence[int]) -> Sweep | None:
+        return _joined(kernels, stored)
+
+    before = [*sequence]
+    for kernel in others:
+        before[kernel.index] = thunks[kernel.index]
+    whole = merged(before, members, inputs, call, temporary, first.index)
+    return whole if isinstance(whole, Sweep) else None
+
+
+def _joined(kernels: list[_Kernel], stored: Sequence[int]) -> Sweep | None:
+    """Returns a sweep that stores the results of some kernels."""
+    places: dict[str, list[Slice]] = {"array": [], "scalar": []}
+    operations: list[Operation] = []
+    values: dict[Slice, int] = {}
+    """The operations that arrays have since they were stored."""
+    results: dict[int, int] = {}
+    for kernel in kernels:
+        own = {"array": kernel.sweep.arrays, "scalar": kernel.sweep.scalars}
+        number: list[int] = []
+        """The kernel's operations among all."""
+        for operation in kernel.sweep.formula.operations:
+            place = own[operation.opcode][operation.place] if operation.opcode in own else None
+            if place is not None and operation.opcode == "array" and place in values:
+                number.append(values[place])
+                continue
+            at = operation.place if place is None else index_of(places[operation.opcode], place)
+            operands = tuple(map(number.__getitem__, operation.operands))
+            number.append(len(operations))
+            operations.append(dataclasses.replace(operation, operands=operands, place=at))
+        ((array, value),) = kernel.sweep.formula.results
+        values[kernel.sweep.arrays[array]] = number[value]
+        if kernel.index in stored:
+            results[index_of(places["array"], kernel.sweep.arrays[array])] = number[value]
+    if len(places["array"]) > _MOST_ARRAYS:
+        return None
+    first = kernels[0].sweep
+    formula = live(Formula(first.formula.dtype, tuple(operations), tuple(results.items())))
+    return Sweep(formula, first.count, tuple(places["array"]), tuple(places["scalar"]))

@@ -113,15 +113,7 @@ def epilogues(compiled: Compiled) -> int:
 
 
 def attach(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Merges kernels into the products and convolutions that they finish.
-
-    Args:
-      compiled: what has the function.
-      function: the function of a level.
-
-    Returns:
-      A function with the same results. It may have one more buffer.
-    """
+    """Merges kernels into the products and convolutions that they finish. The result may have one more buffer."""
     attacher = _Attacher(compiled, function)
     thunks = attacher.sequence(function.thunks, function.temporary)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()

@@ -20,19 +20,11 @@ import dataclasses
 
 import numpy as np
 
-from tfaot.compile.program.thunks.accesses import is_needed, overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
-from tfaot.compile.program.thunks.kinds import (
-    SIZES,
-    CompiledFunction,
-    Convolution,
-    FilterGradient,
-    Kernel,
-    Place,
-    Thunk,
-)
-from tfaot.compile.program.values.copies import copies, order
-from tfaot.xla.module import Computation
+from tfaot.compile.program.thunks.accesses import is_used, merged
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Convolution, FilterGradient, Place, Thunk
+from tfaot.compile.program.values.copies import order, original
+from tfaot.compile.program.values.graph import Graph, Value
 
 _VECTOR = 16
 """Values in the widest vector."""
@@ -43,46 +35,38 @@ _MOST_STEP = 8
 
 
 def filter_gradients(compiled: Compiled) -> int:
-    """Replaces convolutions at all CPU levels.
-
-    Returns:
-      The number of gradients at the level with the most.
-    """
-    known = compiled.kernels(copies)
-    compiled.change(lambda function: replace(function, known, compiled.missed))
-    return compiled.most(lambda each: isinstance(each, FilterGradient))
+    """Replaces convolutions at all CPU levels, and returns the number of gradients at the level with the most."""
+    compiled.change(lambda function: _replaced(compiled, function))
+    return compiled.most(lambda thunk: isinstance(thunk, FilterGradient))
 
 
-def replace(function: CompiledFunction, known: dict[str, Computation], missed: Missed = unnoted) -> CompiledFunction:
+def _replaced(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
     """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
 
     Loops stay: what a step writes, the next one may read.
-
-    Args:
-      function: the function from tfcompile's header.
-      known: the result of `copies` for its kernels.
-      missed: is told of convolutions of one copy that stay.
     """
-    temporary = function.temporary
-    sequence = list(function.thunks)
-    made: set[int] = set()
+    graph = compiled.graph(function, function.thunks)
+    sequence: list[Thunk | None] = [*function.thunks]
+    copies: set[int] = set()
     """The indices of copies that a gradient no longer reads."""
-    for index, thunk in enumerate(sequence):
+    for index, thunk in enumerate(function.thunks):
         if not isinstance(thunk, Convolution) or not _is_gradient(thunk):
             continue
         _, image, kernel = thunk.places
         batch, (x, y), channels = thunk.input_channels, thunk.input_size, thunk.batch
-        input_copy = _copy(sequence, index, image, (batch, x, y, channels), (3, 1, 2, 0), known)
-        gradient_copy = _copy(sequence, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3), known)
+        input_copy = _copy(graph, index, image, (batch, x, y, channels), (3, 1, 2, 0))
+        gradient_copy = _copy(graph, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3))
         if input_copy is None or gradient_copy is None:
             if input_copy is not gradient_copy:
                 operand = "input" if input_copy is None else "gradient"
-                missed(thunk, f"its {operand} isn't a copy that XLA only made in another order, or has changed since")
+                compiled.missed(thunk, f"its {operand} isn't a copy that XLA only made in another order")
             continue
+        originals = [(array.since, array.place) for array in map(original, (input_copy, gradient_copy)) if array]
+        inputs = [(since, place) for since, place in originals if place]
         gradient = FilterGradient(
             out=thunk.out,
-            input=sequence[input_copy].places[0][0],
-            gradient=sequence[gradient_copy].places[0][0],
+            input=inputs[0][1][0],
+            gradient=inputs[1][1][0],
             batch=batch,
             input_size=thunk.input_size,
             channels=channels,
@@ -92,16 +76,21 @@ def replace(function: CompiledFunction, known: dict[str, Computation], missed: M
             stride=thunk.kernel_dilation,
             padding=thunk.padding_before,
         )
-        result, *operands = gradient.places
-        if not any(overlap(result, each) for each in operands):
-            sequence[index] = gradient
-            made |= {input_copy, gradient_copy}
+
+        def call(_: object, gradient: FilterGradient = gradient) -> FilterGradient:
+            return gradient
+
+        whole = merged(sequence, {index}, inputs, call, function.temporary)
+        if isinstance(whole, str):
+            compiled.missed(thunk, whole)
         else:
-            missed(thunk, "its result is where the originals of its operands are")
-    for index in sorted(made, reverse=True):
-        if not is_needed(sequence[index].places[1], sequence[index + 1 :], temporary):
-            del sequence[index]
-    return dataclasses.replace(function, thunks=tuple(sequence))
+            sequence[index] = whole
+            copies |= {input_copy.since, gradient_copy.since}
+    for index in sorted(copies, reverse=True):
+        after = (later.uses() for later in sequence[index + 1 :] if later)
+        if not is_used(function.thunks[index].places[-1], after, function.temporary):
+            sequence[index] = None
+    return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
 
 
 def _is_gradient(convolution: Convolution) -> bool:
@@ -119,36 +108,12 @@ def _is_gradient(convolution: Convolution) -> bool:
     )
 
 
-def _copy(
-    sequence: list[Thunk],
-    index: int,
-    copied: Place,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
-    known: dict[str, Computation],
-) -> int | None:
-    """Returns the index of the thunk that makes an operand, as a transpose of floats that are still there at the end.
-
-    Args:
-      sequence: thunks.
-      index: that of the thunk that reads the operand.
-      copied: the operand.
-      shape: of the original.
-      axes: the original's axes in the order in which the operand has them.
-      known: as in `replace`.
-    """
-    written: list[Place] = []
-    for before in reversed(range(index)):
-        thunk = sequence[before]
-        copy = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
-        if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2 and thunk.places[1] == copied:
-            original = thunk.places[0]
-            if any(overlap(original, each) for each in (copied, *written)):
-                return None
-            indices = np.arange(np.prod(shape)).reshape(shape).transpose(axes).ravel()
-            same = original[1] == copied[1] == SIZES["float"] * indices.size
-            return before if same and np.array_equal(order(copy), indices) else None
-        written += thunk.uses().changes
-        if any(overlap(copied, each) for each in thunk.uses().changes):
-            return None
-    return None
+def _copy(graph: Graph, index: int, copied: Place, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value | None:
+    """Returns the copy that an operand of a thunk is, if it is floats of some shape, whose axes it has in this order."""
+    stored = graph.stored(copied, index)
+    array = original(stored) if stored else None
+    if stored is None or array is None or array.place is None:
+        return None
+    indices = np.arange(np.prod(shape)).reshape(shape).transpose(axes).ravel()
+    same = array.place[1] == copied[1] == SIZES["float"] * indices.size
+    return stored if same and np.array_equal(order(stored), indices) else None

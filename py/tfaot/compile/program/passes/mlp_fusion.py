@@ -16,51 +16,38 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 
-from tfaot.compile.program.packing.gemv_packing import product_of
 from tfaot.compile.program.passes.epilogues import finishes
 from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed
+from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dense, DenseNet, Kernel, Thunk
+from tfaot.compile.program.values.gemv import product
 from tfaot.compile.program.values.graph import Value
-from tfaot.compile.program.values.vectors import VectorProduct, vector_products
 
 LARGEST = 1 << 14
 """The most values of a layer's matrix: 64 KB. Reading a larger one from the second-level cache takes as long in XLA's kernels."""
 
 
 def mlp_fusion(compiled: Compiled) -> int:
-    """Replaces kernels at all CPU levels.
-
-    Returns:
-      The number of layers at the level with the most.
-    """
-    known = compiled.kernels(vector_products)
-    compiled.change(lambda function: join(compiled, function, known))
-    return compiled.most(lambda each: len(each.layers) if isinstance(each, DenseNet) else 0)
+    """Replaces kernels at all CPU levels, and returns the number of layers at the level with the most."""
+    compiled.change(lambda function: join(compiled, function))
+    return compiled.most(lambda thunk: len(thunk.layers) if isinstance(thunk, DenseNet) else 0)
 
 
-def join(compiled: Compiled, function: CompiledFunction, known: Mapping[str, VectorProduct]) -> CompiledFunction:
-    """Replaces small products of one row, and what finishes them in place, by nets.
-
-    Args:
-      compiled: what has the function.
-      function: the function of a level.
-      known: the result of `vector_products` for its kernels.
-    """
+def join(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
+    """Replaces small products of one row, and what finishes them in place, by nets."""
 
     def changed(sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []
         for thunk, stored in zip(sequence, compiled.graph(function, sequence).results, strict=True):
             before = result[-1] if result else None
             layers = before.layers if isinstance(before, DenseNet) else ()
-            if isinstance(thunk, Kernel) and (layer := _layer(thunk, known.get(thunk.symbol), compiled.missed)):
+            if isinstance(thunk, Kernel) and stored and (layer := _layer(compiled, thunk, stored)):
                 if layers and layers[-1].out == layer.row:
                     result[-1] = DenseNet((*layers, layer))
                 else:
                     result.append(DenseNet((layer,)))
-            elif layers and stored and (last := _finished(thunk, layers[-1], stored, compiled.missed)):
+            elif layers and stored and (last := _finished(compiled, thunk, layers[-1], stored)):
                 result[-1] = DenseNet((*layers[:-1], last))
             else:
                 result.append(thunk.with_bodies(changed))
@@ -69,20 +56,19 @@ def join(compiled: Compiled, function: CompiledFunction, known: Mapping[str, Vec
     return dataclasses.replace(function, thunks=changed(function.thunks))
 
 
-def _layer(kernel: Kernel, known: VectorProduct | None, missed: Missed) -> Dense | None:
+def _layer(compiled: Compiled, kernel: Kernel, stored: Value) -> Dense | None:
     """Returns the layer that a kernel computes, if it is small and the runtime can compute it."""
-    if known is None:
+    dot = product(stored)
+    if dot is None:
         return None
-    dot = product_of(kernel, known)
-    if dot is None or dot.batch != 1 or not 0 < dot.k * dot.m <= LARGEST:
-        sizes = f"{known.batch} matrices of {known.depth} x {known.columns} values"
-        missed(kernel, f"it multiplies by {sizes}" if dot else "its result is where its operands are")
+    if dot.batch != 1 or not 0 < dot.k * dot.m <= LARGEST:
+        compiled.missed(kernel, f"it multiplies by {dot.batch} matrices of {dot.k} x {dot.m} values")
         return None
     bias = dot.epilogue.addend if dot.epilogue else None
     return Dense(dot.out, dot.rhs, dot.lhs, bias, dot.k, dot.m, dot.transpose_lhs, -math.inf, math.inf)
 
 
-def _finished(kernel: Thunk, layer: Dense, stored: Value, missed: Missed) -> Dense | None:
+def _finished(compiled: Compiled, kernel: Thunk, layer: Dense, stored: Value) -> Dense | None:
     """Returns a layer that also does what a kernel does to its result in place, if that is possible."""
     size = SIZES["float"] * layer.columns
     place = layer.out, size
@@ -96,11 +82,13 @@ def _finished(kernel: Thunk, layer: Dense, stored: Value, missed: Missed) -> Den
             or epilogue.scale != 1
             or len(biases) > (layer.bias is None)
             or (layer.low, layer.high) != (-math.inf, math.inf)
-            or any(each[1] != size or overlap(each, place) for each in biases)
+            or any(bias[1] != size or overlap(bias, place) for bias in biases)
         ):
             continue
         bias = biases[0][0] if biases else layer.bias
         return dataclasses.replace(layer, bias=bias, low=epilogue.low, high=epilogue.high)
     if ways:
-        missed(kernel, "it does something else than a bias and bounds in place, or the layer before it has them")
+        compiled.missed(
+            kernel, "it does something else than a bias and bounds in place, or the layer before it has them"
+        )
     return None

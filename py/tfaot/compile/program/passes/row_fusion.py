@@ -10,8 +10,8 @@ such as the sum for the next residual connection. The order of additions, and so
 rows.
 
 Applies to the arithmetic of `elementwise_fusion` in float32 along the last axis, outside of loops, with values for each column,
-such as a bias, and for each row. Rows have 16 values or more. All have at least 32,768 values: fewer stay in the nearest cache,
-where XLA's kernels have constant sizes and are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't
+such as a bias, and for each row. Rows have 16 values or more. All have at least 4,096 values, or 1,024 if a row isn't a multiple of 8 values or has more than
+1,024: for fewer, XLA's kernels, which have constant sizes, are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't
 apply if something else reads a value in between before the last kernel has run, or writes what a kernel reads.
 
 The 25 layer norms of BERT-base take 360 instead of 613 µs, of 84,400 (469 instead of 671 at x86-64-v3).
@@ -32,6 +32,7 @@ from tfaot.compile.program.values.formulas import (
     Operation,
     arithmetic,
     constant,
+    index_of,
     least_alone,
     needed,
     wholes,
@@ -41,8 +42,10 @@ from tfaot.compile.program.values.graph import Graph, Value, in_order, reduction
 _SHORTEST = 16
 """The shortest rows that gain: a vector at the highest level."""
 
-_LEAST = 32768
-"""The least number of values for which several kernels become a call: threads can share it, and it is faster on one."""
+_LEAST = 4096
+"""The least number of values for which several kernels become a call: with fewer, XLA's are faster."""
+_LEAST_UNEVEN = 1024
+"""The same for rows that aren't whole vectors, or longer than 1,024: XLA's kernels take two to five times as long for them."""
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -52,25 +55,13 @@ _DEEPEST = 200
 
 
 def row_fusion(compiled: Compiled) -> int:
-    """Merges kernels at all CPU levels.
-
-    Returns:
-      The number of calls at the level with the most.
-    """
+    """Merges kernels at all CPU levels, and returns the number of calls at the level with the most."""
     compiled.change(lambda function: merge(compiled, function))
     return compiled.most(lambda each: isinstance(each, RowSweep))
 
 
 def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
-
-    Args:
-      compiled: what has the function.
-      function: the function of a level.
-
-    Returns:
-      A function with the same results.
-    """
+    """Merges kernels outside of loops: what a step of a loop writes, the next one may read."""
     graph = compiled.graph(function, function.thunks)
     sequence: list[Thunk | None] = [*function.thunks]
     # From the end, so that the kernel that needs all the others comes first.
@@ -82,6 +73,8 @@ def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
                 for index in chain.members:
                     sequence[index] = None
                 sequence[last] = call
+            elif chain.reason:
+                compiled.missed(function.thunks[last], chain.reason)
     return dataclasses.replace(function, thunks=tuple(each for each in sequence if each))
 
 
@@ -113,6 +106,8 @@ class _Formula:
         """
         self._rows, self._columns = shape
         self._counts = {"array": shape[0] * shape[1], "row": shape[0], "column": shape[1], "scalar": 1}
+        self._scalar = "scalar" if self._rows > 1 else "row"
+        """The kind of a single value: the sum of an only row is one."""
         self._members = members
         self._formula = Interned()
         self._places: dict[str, list[Slice]] = {kind: [] for kind in self._counts}
@@ -151,13 +146,13 @@ class _Formula:
         for each in (operations[index] for index in order):
             place = each.place
             if each.opcode in places:
-                place = _index(places[each.opcode], self._places[each.opcode][place])
+                place = index_of(places[each.opcode], self._places[each.opcode][place])
             moved.append(
                 dataclasses.replace(each, operands=tuple(number[operand] for operand in each.operands), place=place)
             )
         written: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
         for kind, at, value in (self._results[member] for member in stored):
-            written[kind].append((_index(places[kind], at), number[value]))
+            written[kind].append((index_of(places[kind], at), number[value]))
         whole = wholes(moved)
         if any(each.opcode in ("compare", *INTEGERS) and index not in whole for index, each in enumerate(moved)):
             return None
@@ -196,7 +191,7 @@ class _Formula:
                 raise _Unreadable
             self.inputs.append((value.since, value.place))
             self.read.append((kind, value))
-            return self._formula.add(Operation(kind, place=_index(self._places[kind], value.place[0])))
+            return self._formula.add(Operation(kind, place=index_of(self._places[kind], value.place[0])))
         if value.op == "constant":
             return self._add(constant(value, "f32"))
         if value.op == "bitcast" and value.same == value.operands[0].same:
@@ -214,7 +209,7 @@ class _Formula:
         if not value.operands or any(each.shape not in (value.shape, ()) for each in value.operands):
             raise _Unreadable
         operands = tuple(
-            self._at(each, kind if each.shape == value.shape else "scalar", depth) for each in value.operands
+            self._at(each, kind if each.shape == value.shape else self._scalar, depth) for each in value.operands
         )
         return self._add(arithmetic(value, operands, self._formula.operations, "f32"))
 
@@ -222,7 +217,7 @@ class _Formula:
         """Returns the kind of what a broadcast repeats."""
         operand, last = value.operands[0], len(value.shape) - 1
         if operand.count == 1:
-            return "scalar"
+            return self._scalar
         if [*value.dims] != sorted(value.dims):
             raise _Unreadable
         if operand.count == value.count:
@@ -246,6 +241,8 @@ class _Chain:
         self._sequence, self._graph, self._root, self._shape = sequence, graph, root, shape
         self._temporary = temporary
         self.members = {root.since}
+        self.reason = ""
+        """Why it stays as it is, if a formula can have it."""
 
     def merged(self) -> RowSweep | None:
         """Returns what replaces the last kernel, and sets `members` to the kernels that are a part of it."""
@@ -258,8 +255,14 @@ class _Chain:
         if whole is None:
             return None
         call, formula = whole
-        least = _LEAST if len(self.members) > 1 else least_alone(formula.operations)
-        return call if call.rows * call.columns >= least else None
+        uneven = call.columns % 8 != 0 or call.columns > 1024
+        several = _LEAST_UNEVEN if uneven else _LEAST
+        least = several if len(self.members) > 1 else least_alone(formula.operations)
+        if call.rows * call.columns >= least:
+            return call
+        if formula.has_sums:
+            self.reason = f"it has {call.rows} rows of {call.columns} values, fewer than {least} in all"
+        return None
 
     def _grown(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
         """Adds to the members, with those before them that they need for this. Without success, adds none."""
@@ -287,6 +290,7 @@ class _Chain:
         members = members | formula.through
         call = merged(self._sequence, members, formula.inputs, formula.call, self._temporary)
         if not isinstance(call, RowSweep):
+            self.reason = str(call)
             return None
         self.members = members
         return call, formula
@@ -305,10 +309,3 @@ class _Chain:
 def _is_slow(stored: Value) -> bool:
     """Returns whether a kernel computes anything for each value that takes as long as moving it."""
     return any(each.op in SLOW and each.count == stored.count for each in in_order(stored.operands[0]))
-
-
-def _index(places: list[Slice], place: Slice) -> int:
-    """Returns a place's index in a list, to which it is added if it is new."""
-    if place not in places:
-        places.append(place)
-    return places.index(place)

@@ -39,25 +39,13 @@ PATTERN = Op("divide", _POWERS, Rows(_SUM)) | Op("multiply", _POWERS, Rows(Op("d
 
 
 def softmax(compiled: Compiled) -> int:
-    """Merges kernels at all CPU levels.
-
-    Returns:
-      The number of softmaxes at the level with the most.
-    """
+    """Merges kernels at all CPU levels, and returns the number of softmaxes at the level with the most."""
     compiled.change(lambda function: merge(compiled, function))
     return compiled.most(lambda each: isinstance(each, Softmax))
 
 
 def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
-
-    Args:
-      compiled: what has the function.
-      function: the function of a level.
-
-    Returns:
-      A function with the same results.
-    """
+    """Merges kernels outside of loops: what a step of a loop writes, the next one may read."""
     graph = compiled.graph(function, function.thunks)
     sequence: list[Thunk | None] = [*function.thunks]
     for last, root in enumerate(graph.results):

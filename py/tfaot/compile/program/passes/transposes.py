@@ -13,17 +13,12 @@ A copy of 64 × 729 rows of 4 values takes 17 instead of 47 µs.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-
 import numpy as np
 
-from tfaot.compile.program.thunks.accesses import overlap
-from tfaot.compile.program.thunks.compiled import Compiled, Missed, unnoted
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, RowCopies, Slice, Thunk
-from tfaot.compile.program.values import copies
-from tfaot.compile.program.values.copies import Order
-from tfaot.xla.module import Computation
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import RowCopies
+from tfaot.compile.program.values.copies import Order, order, original
+from tfaot.compile.program.values.graph import Value
 
 LOOPS = 4
 """The number of loops around rows in the runtime: `kLoops` in runtime/tfaot/kernels/calls.h."""
@@ -35,68 +30,28 @@ _MOST = 1 << 22
 _LONG = 64
 """The shortest row that XLA copies as fast as we do."""
 
-_NOWHERE = Slice(-1, 0)
-
 
 def transposes(compiled: Compiled) -> int:
-    """Replaces kernels at all CPU levels.
-
-    Returns:
-      The number of such copies at the level with the most.
-    """
-    known = compiled.kernels(copies.copies)
-    found: dict[str, RowCopies | str] = {}
-    compiled.change(lambda function: replace(function, known, found, compiled.missed))
-    return compiled.most(lambda each: isinstance(each, RowCopies))
+    """Replaces kernels at all CPU levels, and returns the number of such copies at the level with the most."""
+    compiled.replace(row_copies)
+    return compiled.most(lambda thunk: isinstance(thunk, RowCopies))
 
 
-def replace(
-    function: CompiledFunction,
-    known: Mapping[str, Computation],
-    found: dict[str, RowCopies | str],
-    missed: Missed = unnoted,
-) -> CompiledFunction:
-    """Replaces kernels by calls of the runtime, also in loops.
-
-    Args:
-      function: the function from tfcompile's header.
-      known: the result of `copies` for its kernels.
-      found: for each kernel's symbol, its call without places, or why it stays. Symbols are added.
-      missed: is told of copies that stay.
-    """
-
-    def changed(thunk: Thunk) -> Thunk:
-        if not isinstance(thunk, Kernel):
-            return thunk.with_bodies(lambda body: tuple(map(changed, body)))
-        copy = known.get(thunk.symbol)
-        if copy is None or len(thunk.args) != 2:
-            return thunk
-        if thunk.symbol not in found:
-            found[thunk.symbol] = _row_copies(copy)
-        (read, read_size), (out, out_size) = thunk.places
-        call = found[thunk.symbol]
-        if not isinstance(call, str) and (call.size != out_size or overlap((read, read_size), (out, out_size))):
-            call = "its result is where its values are"
-        if isinstance(call, str):
-            missed(thunk, call)
-            return thunk
-        return dataclasses.replace(call, out=out, input=read, input_size=read_size)
-
-    return dataclasses.replace(function, thunks=tuple(map(changed, function.thunks)))
-
-
-def _row_copies(copy: Computation) -> RowCopies | str:
-    """Returns the call that makes a copy, or why it isn't faster."""
-    root = copy.root
-    if root.dtype != "f32" or not _LEAST <= root.count <= _MOST:
-        return f"it copies {root.count} values in {root.dtype}"
-    found = loops_of(copies.order(copy))
-    if found is None:
+def row_copies(stored: Value) -> RowCopies | str | None:
+    """Returns the call that makes a kernel's copy, why it isn't faster, or None if the kernel does anything else."""
+    array = original(stored)
+    if array is None or array.place is None or stored.place is None:
+        return None
+    if stored.type.dtype != "f32" or not _LEAST <= stored.count <= _MOST:
+        return f"it copies {stored.count} values in {stored.type.dtype}"
+    nest = loops_of(order(stored))
+    if nest is None:
         return "no loops go through its values"
-    first, (*loops, (row, step)) = found
+    first, (*loops, (row, step)) = nest
     if step != 1 or row >= _LONG or len(loops) > LOOPS:
         return f"it copies {len(loops)} loops of rows of {row} values, {step} apart"
-    return RowCopies(first, ((1, 0),) * (LOOPS - len(loops)) + tuple(loops), row, _NOWHERE, _NOWHERE, 0)
+    around = ((1, 0),) * (LOOPS - len(loops)) + tuple(loops)
+    return RowCopies(first, around, row, stored.place[0], *array.place)
 
 
 def loops_of(order: Order) -> tuple[int, tuple[tuple[int, int], ...]] | None:

@@ -13,44 +13,14 @@ def overlap(a: Place, b: Place) -> bool:
     return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size
 
 
-def is_read(place: Place, after: Sequence[Thunk]) -> bool:
-    """Returns whether a thunk may read a place before all of it is overwritten."""
-    return _left(place, (thunk.uses() for thunk in after)) is None
-
-
-def is_needed(place: Place, after: Sequence[Thunk], temporary: Container[int]) -> bool:
-    """Returns whether anything may read a place before all of it is overwritten: a thunk, or whoever has its buffer later.
-
-    Args:
-      place: where the bytes are.
-      after: the thunks that follow, up to the end of a run.
-      temporary: the buffers that nobody has after a run.
-    """
-    return is_used(place, (thunk.uses() for thunk in after), temporary)
-
-
 def is_used(place: Place, after: Iterable[Uses], temporary: Container[int]) -> bool:
-    """Returns whether anything may read a place before all of it is overwritten, like `is_needed`.
-
-    Args:
-      place: where the bytes are.
-      after: what each thunk that follows uses.
-      temporary: the buffers that nobody has after a run.
-    """
-    left = _left(place, after)
-    return left is None or (bool(left) and place[0].buffer not in temporary)
-
-
-def _left(place: Place, after: Iterable[Uses]) -> list[Place] | None:
-    """Returns what of a place isn't overwritten, or None if something may read any of it before."""
+    """Returns whether anything may read a place before all of it is overwritten: a thunk after, or who has its buffer later."""
     rest = [place]
     for uses in after:
-        if any(overlap(each, read) for each in rest for read in uses.reads):
-            return None
-        rest = [part for each in rest for part in without(each, uses.writes)]
-        if not rest:
-            break
-    return rest
+        if any(overlap(part, read) for part in rest for read in uses.reads):
+            return True
+        rest = [left for part in rest for left in without(part, uses.writes)]
+    return bool(rest) and place[0].buffer not in temporary
 
 
 def without(place: Place, writes: Sequence[Place]) -> list[Place]:
@@ -92,26 +62,26 @@ def merged(
     """
     last = max(members)
     at = last if at is None else at
-    results: dict[int, Place] = {}
+    results: dict[int, tuple[Place, ...]] = {}
     for member in members:
         thunk = sequence[member]
-        writes = thunk.uses().writes if thunk else ()
-        if len(writes) != 1:
+        if thunk is None or not (writes := thunk.uses().writes):
             return "a part of it is a part of something else already"
-        results[member] = writes[0]
-    others = [(index, each, each.uses()) for index, each in enumerate(sequence) if each and index not in members]
+        results[member] = writes
+    others = [(index, thunk, thunk.uses()) for index, thunk in enumerate(sequence) if thunk and index not in members]
     for since, place in inputs:
         if since in members or since >= at:
             return "what it reads isn't there before"
         for index, other, uses in others:
-            if since < index < at and any(overlap(place, each) for each in uses.changes):
+            if since < index < at and any(overlap(place, changed) for changed in uses.changes):
                 return f"{other.title or 'a loop'} in between changes what it reads"
 
     def using(member: int) -> Thunk | None:
         """Returns what uses the place of a result between the member and the call."""
         begin, end = sorted((member, at))
         for index, other, uses in others:
-            if begin < index < end and any(overlap(results[member], each) for each in (*uses.reads, *uses.writes)):
+            used = (*uses.reads, *uses.writes) if begin < index < end else ()
+            if any(overlap(result, place) for result in results[member] for place in used):
                 return other
         return None
 
@@ -122,22 +92,22 @@ def merged(
         whole = call(stored)
         if whole is None:
             return "something else needs what is in between"
-        if _clashes(whole):
+        if clashes(whole):
             return "its result is where it still reads"
         # Before any member stores anything, the call has read its inputs.
-        own = Uses((), tuple(map(results.__getitem__, stored)))
+        own = Uses((), tuple(place for member in stored for place in results[member]))
         # The last first: where several members store in one place, the others' results are gone.
         for member in sorted({*members} - {*stored}, reverse=True):
             after = [uses for index, _, uses in others if member < index < last]
             after += [own, *(uses for index, _, uses in others if index > last)]
-            if is_used(results[member], after, temporary):
+            if any(is_used(place, after, temporary) for place in results[member]):
                 stored.append(member)
                 break
         else:
             return whole
 
 
-def _clashes(call: Thunk) -> bool:
+def clashes(call: Thunk) -> bool:
     """Returns whether a result overlaps another one, or an operand in whose place it can't be."""
     places, writes = call.places, call.uses().writes
     for index, result in enumerate(writes):

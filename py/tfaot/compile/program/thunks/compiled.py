@@ -6,21 +6,12 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
+from tfaot.compile.program.thunks.accesses import clashes
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Thunk, walk
-from tfaot.compile.program.values.graph import Graph
+from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
-
-_Known = TypeVar("_Known")
-
-Missed = Callable[[Thunk, str], None]
-"""Notes a near miss: a thunk that matches a pass's pattern but stays as it is, and why. `Compiled.missed`, for example."""
-
-
-def unnoted(_thunk: Thunk, _reason: str) -> None:
-    """Forgets a near miss."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +58,9 @@ class Compiled:
     reasons: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     """Why a pass left something as it is, by the pass's name, and a thunk's title or a constant's symbol."""
 
+    _graphs: dict[int, tuple[Sequence[Thunk], Graph]] = dataclasses.field(default_factory=dict, init=False)
+    """By the identity of a sequence."""
+
     def missed(self, what: Thunk | str, reason: str) -> None:
         """Notes a near miss of the pass that runs: its pattern matches, but the change isn't legal, or doesn't pay off.
 
@@ -100,27 +94,49 @@ class Compiled:
             if what in left
         ]
 
-    def kernels(self, read: Callable[[Module], Mapping[str, _Known]]) -> dict[str, _Known]:
-        """Returns what the optimized HLO of all levels says about kernels, by symbol.
-
-        Args:
-          read: finds kernels in a module.
-        """
-        return {symbol: known for module in self.modules for symbol, known in read(module).items()}
-
     @functools.cached_property
     def fusions(self) -> dict[str, Fusion]:
         """What the kernels of all levels compute, by symbol."""
-        return self.kernels(fusions)
+        return {symbol: fusion for module in self.modules for symbol, fusion in fusions(module).items()}
 
     def graph(self, function: CompiledFunction, sequence: Sequence[Thunk]) -> Graph:
         """Returns the values that a function's thunks compute, or those in one of its loops."""
-        constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
-        return Graph(sequence, self.fusions, constants)
+        before, graph = self._graphs.get(id(sequence), (None, None))
+        if before is not sequence or graph is None:
+            constants = {buffer: self.values[symbol] for buffer, symbol in _symbols(function) if symbol in self.values}
+            graph = Graph(sequence, self.fusions, constants)
+            self._graphs[id(sequence)] = sequence, graph
+        return graph
 
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""
-        self.functions = {isa: changed(function) for isa, function in self.functions.items()}
+
+        def kept(function: CompiledFunction) -> CompiledFunction:
+            after = changed(function)
+            return function if after == function else after  # an equal one would have another graph
+
+        self.functions = {isa: kept(function) for isa, function in self.functions.items()}
+
+    def replace(self, call: Callable[[Value], Thunk | str | None]) -> None:
+        """Puts calls in place of kernels, one for one, also in loops.
+
+        Args:
+          call: returns a call that does what a kernel does, from what it stores; why the kernel stays; or None if it is another.
+        """
+
+        def changed(function: CompiledFunction, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
+            result: list[Thunk] = []
+            for thunk, stored in zip(sequence, self.graph(function, sequence).results, strict=True):
+                made = call(stored) if stored else None
+                if isinstance(made, Thunk) and clashes(made):
+                    made = "its result is where it still reads"
+                if isinstance(made, str):
+                    self.missed(thunk, made)
+                kept = thunk.with_bodies(lambda body: changed(function, body))
+                result.append(made if isinstance(made, Thunk) else kept)
+            return tuple(result)
+
+        self.change(lambda function: dataclasses.replace(function, thunks=changed(function, function.thunks)))
 
     def most(self, count: Callable[[Thunk], int]) -> int:
         """Returns the sum of a number over all thunks, also those in loops, at the level where it is largest."""

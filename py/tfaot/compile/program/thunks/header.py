@@ -226,14 +226,7 @@ _END = _text("}")
 
 
 def parse(header: str) -> CompiledFunction:
-    """Reads a header that tfcompile wrote.
-
-    Args:
-      header: its text.
-
-    Raises:
-      TfaotError: a part of the header is unknown, or contradicts the rest.
-    """
+    """Reads a header that tfcompile wrote. A part that is unknown, or contradicts the rest, is an error."""
     numbers = {name: _number(header, name) for name in ("kNumArgs", "kNumResults", "kNumBuffers")}
     body = _only(
         header,

@@ -1,4 +1,7 @@
-"""A compiled function: its buffers, and the thunks that a run executes one after another."""
+"""A compiled function: its buffers, and the thunks that a run executes one after another.
+
+Passes make the kinds of thunks that tfcompile's header doesn't have, from kernels and other thunks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import abc
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfaot.compile.program.values.formulas import Formula, Operation
 from tfaot.core.errors import TfaotError
@@ -100,12 +103,24 @@ class _Opaque(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Nothing, apart from the thunks in it."""
         return ()
 
     def uses(self) -> Uses:
-        """Returns all places, with those of the thunks in it."""
         return Uses(tuple(place for thunk in walk((self,)) for place in thunk.places), ())
+
+
+class _Nested(_Opaque):
+    """Runs other thunks, which some fields have."""
+
+    inside: ClassVar[tuple[str, ...]] = ("body",)
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        return tuple(getattr(self, name) for name in self.inside)
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        fields: Any = {name: change(getattr(self, name)) for name in self.inside}
+        return replace(self, **fields)  # type: ignore[type-var]  # its classes are dataclasses
 
 
 class _Formula(Thunk):
@@ -125,14 +140,12 @@ class _Formula(Thunk):
         """What reads its `places`, in order: opcodes, and the places that they number."""
 
     def uses(self) -> Uses:
-        """Returns the places that operations read, and those that it writes."""
         read = {(each.opcode, each.place) for each in self.formula.operations}
         numbers = [(opcode, place) for opcode, places in self._kinds for place in range(len(places))]
         reads = (place for number, place in zip(numbers, self.places, strict=True) if number in read)
         return Uses(tuple(reads), tuple(self.places[place] for place in self.written))
 
     def in_place(self, place: int) -> bool:
-        """Returns whether it is an array, of which each value is read before it is written."""
         return place < len(self.arrays)
 
 
@@ -140,12 +153,10 @@ class _Result(Thunk):
     """A thunk whose first place is its only result."""
 
     def uses(self) -> Uses:
-        """Returns the result, and the rest as reads."""
         out, *reads = self.places
         return Uses(tuple(reads), (out,))
 
     def in_place(self, place: int) -> bool:
-        """Returns whether this is the result."""
         return place == 0
 
 
@@ -154,7 +165,6 @@ class _Move(_Result):
 
     @property
     def operations(self) -> int:
-        """None."""
         return 0
 
 
@@ -179,20 +189,16 @@ class Kernel(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The arguments, in order."""
         return tuple((arg.slice, arg.size) for arg in self.args)
 
     def uses(self) -> Uses:
-        """Returns what is known of the arguments."""
         return Uses(self.places[:-1], self.places[-1:]) if self.single else Uses(self.places, ())
 
     @property
     def title(self) -> str:
-        """The symbol."""
         return self.symbol
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the function, or the runtime for several workgroups."""
         call = len(program.calls)
         program.symbols.add(self.symbol)
         program.kernel_args += [(arg.slice.offset, arg.size, program.number[arg.slice.buffer]) for arg in self.args]
@@ -206,8 +212,8 @@ class Kernel(Thunk):
 class Epilogue:
     """Finishes the result of a product or convolution: min(max((result + bias) + (addend + addend_bias), low), high).
 
-    Or, without biases, `scale * result + addend` within these bounds. tfcompile's header has none. The pass `epilogues` makes
-    them from kernels. The result without the epilogue is stored, too, unless its place is scratch.
+    Or, without biases, `scale * result + addend` within these bounds. The result without the epilogue is stored, too, unless its
+    place is scratch.
     """
 
     bias: Slice | None
@@ -257,7 +263,6 @@ class Dot(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result, both sides, and what the epilogue has."""
         size = SIZES[self.dtype]
         out, lhs, rhs = (
             (at, size * _span(self.batch, step, apart, *shape))
@@ -268,25 +273,20 @@ class Dot(Thunk):
         return out, lhs, rhs, *_epilogue_places(self.epilogue, out[1], size * self.m)
 
     def uses(self) -> Uses:
-        """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
     def in_place(self, place: int) -> bool:
-        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
         return _product_in_place(self, place)
 
     @property
     def title(self) -> str:
-        """The sizes, in the order of rows."""
         return f"dot {self.batch}x{self.n}x{self.k}x{self.m}"
 
     @property
     def operations(self) -> int:
-        """Two for each multiply-add, without the epilogue."""
         return 2 * self.batch * self.m * self.n * self.k
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the product of rows."""
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
         # reverse order.
         out_step, right_step, left_step = self.strides
@@ -326,7 +326,6 @@ class Convolution(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result, the images, the kernel, and what the epilogue has."""
         size = SIZES[self.dtype]
         out_size = size * self.batch * _area(self.output_size) * self.filters
         return (
@@ -337,20 +336,16 @@ class Convolution(Thunk):
         )
 
     def uses(self) -> Uses:
-        """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
     @property
     def operations(self) -> int:
-        """Two for each multiply-add, without the epilogue."""
         return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
 
     def in_place(self, place: int) -> bool:
-        """Returns whether it is a result, or the addend if the epilogue's result takes its place."""
         return _product_in_place(self, place)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the convolution."""
         pairs = (
             self.input_size,
             self.kernel_size,
@@ -371,10 +366,7 @@ class Convolution(Thunk):
 
 @dataclass(frozen=True)
 class Sweep(_Formula):
-    """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array.
-
-    tfcompile's header has none. The pass `elementwise_fusion` makes them from kernels.
-    """
+    """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array."""
 
     formula: Formula
     count: int
@@ -389,7 +381,6 @@ class Sweep(_Formula):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The arrays, and the single values."""
         size = SIZES[self.formula.dtype]
         return (*((at, size * self.count) for at in self.arrays), *((at, size) for at in self.scalars))
 
@@ -399,16 +390,13 @@ class Sweep(_Formula):
 
     @property
     def title(self) -> str:
-        """The number of values."""
         return f"sweep {self.count}"
 
     @property
     def operations(self) -> int:
-        """Those of the formula."""
         return self.count * _arithmetic(self.formula.operations)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Applies the formula, which is a class of the program."""
         index = program.formulas.setdefault(self.formula, len(program.formulas))
         places = ", ".join(map(program.all_at, (self.arrays, self.scalars)))
         return [f"kernels::RunSweep<Formula{index}>({self.count}, {places}, instance.threads);"]
@@ -431,10 +419,7 @@ class RowFormula:
 
 @dataclass(frozen=True)
 class RowSweep(_Formula):
-    """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array.
-
-    tfcompile's header has none. The pass `row_fusion` makes them from kernels.
-    """
+    """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array."""
 
     formula: RowFormula
     rows: int
@@ -448,7 +433,6 @@ class RowSweep(_Formula):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The arrays, then values for columns, for rows, and single ones."""
         size = SIZES["float"]
         return (
             *((at, size * self.rows * self.columns) for at in self.arrays),
@@ -468,22 +452,18 @@ class RowSweep(_Formula):
         return ("array", self.arrays), ("column", self.vectors), ("row", self.values), ("scalar", self.scalars)
 
     def in_place(self, place: int) -> bool:
-        """Returns whether it is an array or has values for rows."""
         first = len(self.arrays) + len(self.vectors)
         return super().in_place(place) or first <= place < first + len(self.values)
 
     @property
     def title(self) -> str:
-        """The numbers of rows and columns."""
         return f"row_sweep {self.rows}x{self.columns}"
 
     @property
     def operations(self) -> int:
-        """Those of the formula, as if each were for a value."""
         return self.rows * self.columns * _arithmetic(self.formula.operations)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Applies the formula, which is a class of the program."""
         index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
         places = ", ".join(map(program.all_at, (self.arrays, self.vectors, self.values, self.scalars)))
         return [f"kernels::RunRowSweep<RowFormula{index}>({self.rows}, {places}, instance.threads);"]
@@ -491,10 +471,7 @@ class RowSweep(_Formula):
 
 @dataclass(frozen=True)
 class Softmax(_Result):
-    """The softmax of `scale` times each of `rows` rows of floats. `out` can be the input.
-
-    tfcompile's header has none. The pass `softmax` makes them from kernels.
-    """
+    """The softmax of `scale` times each of `rows` rows of floats. `out` can be the input."""
 
     rows: int
     columns: int
@@ -504,36 +481,28 @@ class Softmax(_Result):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result and the input."""
         size = SIZES["float"] * self.rows * self.columns
         return (self.out, size), (self.input, size)
 
     def in_place(self, place: int) -> bool:
-        """Returns True: it can be in the place of the input, too."""
         return True
 
     @property
     def title(self) -> str:
-        """The numbers of rows and columns."""
         return f"softmax {self.rows}x{self.columns}"
 
     @property
     def operations(self) -> int:
-        """A multiplication, a maximum, a subtraction, an exponential, a sum, and a division."""
         return 6 * self.rows * self.columns
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the softmax."""
         sizes = f"{self.rows}, {self.columns}, {self.scale!r}f"
         return _level(program, "softmax_f32", f"RunSoftmax<float>({sizes}", self.input, self.out)
 
 
 @dataclass(frozen=True)
 class ColumnSums(_Result):
-    """Sums of the rows of `arrays` arrays of floats, in blocks: the first has `first` rows, others have `step` or fewer.
-
-    tfcompile's header has none. The pass `column_reduction` makes them from kernels.
-    """
+    """Sums of the rows of `arrays` arrays of floats, in blocks: the first has `first` rows, others have `step` or fewer."""
 
     arrays: int
     rows: int
@@ -547,32 +516,25 @@ class ColumnSums(_Result):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The sums and the rows."""
         size = SIZES["float"] * self.arrays * self.columns
         return (self.out, size * self.blocks), (self.input, size * self.rows)
 
     @property
     def title(self) -> str:
-        """The numbers of arrays, rows, and columns."""
         return f"column_reduction {self.arrays}x{self.rows}x{self.columns}"
 
     @property
     def operations(self) -> int:
-        """The additions."""
         return self.arrays * self.rows * self.columns
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the sum."""
         sizes = ", ".join(map(str, (self.arrays, self.rows, self.columns, self.blocks, self.first, self.step)))
         return _level(program, "column_sums_f32", f"RunColumnSums<float>({{{sizes}}}", self.input, self.out)
 
 
 @dataclass(frozen=True)
 class RowCopies(_Move):
-    """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another.
-
-    tfcompile's header has none. The pass `transposes` makes them from kernels.
-    """
+    """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another."""
 
     first: int
     """The index of the first value that is read."""
@@ -592,16 +554,13 @@ class RowCopies(_Move):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result and the input."""
         return (self.out, self.size), (self.input, self.input_size)
 
     @property
     def title(self) -> str:
-        """The number of rows, and of values in each."""
         return f"transposes {self.size // 4 // self.row}x{self.row}"
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the loops."""
         program.facts[f"::tfaot::kernels::RowOrder::kLoops == {len(self.loops)}"] = None
         loops = ", ".join(f"{{{count}, {step}}}" for count, step in self.loops)
         order = f"{{{self.first}, {{{loops}}}, {self.row}}}"
@@ -612,8 +571,7 @@ class RowCopies(_Move):
 class FilterGradient(_Result):
     """The gradient of a convolution of images with channels last by its kernel, as out[channels][x][y][filters].
 
-    tfcompile's header has none. The pass `filter_gradients` makes them from convolutions. Sizes are those of the convolution
-    that it is the gradient of. In each pair, x is the slower axis. All values are floats.
+    Sizes are those of the convolution that it is the gradient of. In each pair, x is the slower axis. All values are floats.
     """
 
     out: Slice
@@ -632,7 +590,6 @@ class FilterGradient(_Result):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result, the images, and the gradient by the convolution's result."""
         size = SIZES["float"]
         return (
             (self.out, size * _area(self.kernel_size) * self.channels * self.filters),
@@ -642,16 +599,13 @@ class FilterGradient(_Result):
 
     @property
     def title(self) -> str:
-        """The sizes of the kernel."""
         return "filter_gradient {}x{}x{}x{}".format(*self.kernel_size, self.channels, self.filters)
 
     @property
     def operations(self) -> int:
-        """Two for each multiply-add."""
         return 2 * self.batch * _area(self.output_size) * _area(self.kernel_size) * self.channels * self.filters
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the gradient, with the sizes of its convolution."""
         pairs = (self.input_size, self.kernel_size, self.output_size, self.stride, self.padding, (1, 1), (1, 1))
         images = program.image((self.batch, self.channels, self.channels, self.filters, 1), pairs, "none")
         call = f"RunFilterGradient<float>({images}"
@@ -676,16 +630,12 @@ class Dense:
 
 @dataclass(frozen=True)
 class DenseNet(Thunk):
-    """Layers, one after another.
-
-    tfcompile's header has none. The pass `mlp_fusion` makes them from kernels.
-    """
+    """Layers, one after another."""
 
     layers: tuple[Dense, ...]
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The results of all layers, then what each reads."""
         size = SIZES["float"]
         return (
             *((each.out, size * each.columns) for each in self.layers),
@@ -701,21 +651,17 @@ class DenseNet(Thunk):
         )
 
     def uses(self) -> Uses:
-        """Returns all results as writes."""
         return Uses(self.places[len(self.layers) :], self.places[: len(self.layers)])
 
     @property
     def title(self) -> str:
-        """The sizes of the layers."""
         return f"dense_net {self.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in self.layers)
 
     @property
     def operations(self) -> int:
-        """Two for each multiply-add, without biases and bounds."""
         return sum(2 * layer.depth * layer.columns for layer in self.layers)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls a template with the sizes of the layers."""
         program.needs |= {"bounds", "mlp_fusion"}
         layers = []
         for each in self.layers:
@@ -737,20 +683,15 @@ class Copy(_Move):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The result and the input."""
         return (self.out, self.size), (self.input, self.size)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Copies."""
         return [f"std::memcpy({program.at(self.out)}, {program.at(self.input)}, {self.size});"]
 
 
 @dataclass(frozen=True)
 class Pack(_Move):
-    """Packs a product's right side into the panels of `prepack`.
-
-    tfcompile's header has none. The pass `pack_loops` puts them before loops.
-    """
+    """Packs a product's right side into the panels of `prepack`."""
 
     dtype: str
     """The C++ name of the values' dtype."""
@@ -765,11 +706,9 @@ class Pack(_Move):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The panels and the right side."""
         return (self.out, self.size), (self.input, SIZES[self.dtype] * self.depth * self.columns)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls what copies a right side in every product otherwise."""
         program.packed("panels")
         program.sources.add(f"tfaot/kernels/products_{_SOURCES[self.dtype]}.cc")
         sizes = f"{self.depth}, {self.columns}, {str(self.transposed).lower()}"
@@ -791,7 +730,6 @@ class Sort(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The buffers."""
         count = math.prod(self.shape)
         return tuple((at, size * count) for at, size in zip(self.values, self.value_sizes, strict=True))
 
@@ -834,12 +772,10 @@ class TopK(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The values, then both results."""
         found = 4 * self.batch * self.k
         return (self.values, 4 * self.batch * self.size), (self.out_values, found), (self.out_indices, found)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the runtime."""
         program.needs.add("sort")
         values = f"reinterpret_cast<const float*>({program.at(self.values)})"
         out_values = f"reinterpret_cast<float*>({program.at(self.out_values)})"
@@ -856,59 +792,39 @@ class Rng(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The copy of the state."""
         return ((self.out, 16),)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Advances the instance's state."""
         return [f"::tfaot::NextRngState(instance.rng[{self.state}], {program.at(self.out)});"]
 
 
 @dataclass(frozen=True)
-class Call(_Opaque):
+class Call(_Nested):
     """Runs other thunks once."""
 
     body: tuple[Thunk, ...]
 
-    @property
-    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
-        """The body."""
-        return (self.body,)
-
-    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-        """Changes the body."""
-        return replace(self, body=change(self.body))
-
     def emit(self, program: Emitter) -> list[str]:
-        """Runs the body."""
         return program.sequence(self.body)
 
 
 @dataclass(frozen=True)
-class For(_Opaque):
+class For(_Nested):
     """Runs other thunks a fixed number of times."""
 
     trips: int
     body: tuple[Thunk, ...]
 
-    @property
-    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
-        """The body."""
-        return (self.body,)
-
-    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-        """Changes the body."""
-        return replace(self, body=change(self.body))
-
     def emit(self, program: Emitter) -> list[str]:
-        """Runs the body in a loop."""
         loop = f"for (std::int64_t i = 0; i < {self.trips}; ++i) {{"
         return [loop, *program.sequence(self.body, 1), "}"]
 
 
 @dataclass(frozen=True)
-class While(_Opaque):
+class While(_Nested):
     """Runs other thunks while a boolean is true. `condition` computes it before each round."""
+
+    inside = "condition", "body"
 
     flag: Slice
     condition: tuple[Thunk, ...]
@@ -916,20 +832,9 @@ class While(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The boolean."""
         return ((self.flag, 1),)
 
-    @property
-    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
-        """The condition and the body."""
-        return self.condition, self.body
-
-    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-        """Changes the condition and the body."""
-        return replace(self, condition=change(self.condition), body=change(self.body))
-
     def emit(self, program: Emitter) -> list[str]:
-        """Runs both in a loop."""
         condition = program.sequence(self.condition, 1)
         end = f"  if (*({program.at(self.flag)}) == 0) break;"
         return ["for (;;) {", *condition, end, *program.sequence(self.body, 1), "}"]
@@ -945,20 +850,16 @@ class Conditional(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """What chooses."""
         return ((self.index, 1 if self.boolean else 4),)
 
     @property
     def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
-        """The branches."""
         return self.branches
 
     def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-        """Changes all branches."""
         return replace(self, branches=tuple(map(change, self.branches)))
 
     def emit(self, program: Emitter) -> list[str]:
-        """Chooses. An index out of range selects the last branch, in XLA as in TensorFlow."""
         at = program.at(self.index)
         index = f"*({at}) != 0 ? 0 : 1" if self.boolean else f"*reinterpret_cast<const std::int32_t*>({at})"
         lines = [f"switch ({index}) {{"]

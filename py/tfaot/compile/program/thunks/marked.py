@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from tfaot.compile.program.thunks import fourier
+from tfaot.compile.program.thunks import collectives, fourier, linear
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Slice, Sort, Thunk
 from tfaot.compile.program.values.instructions import symbol
 from tfaot.core.errors import TfaotError
 from tfaot.xla import marks
 from tfaot.xla.module import Instruction, Module
 
-_CALLS: Mapping[int, Callable[..., list[Thunk]]] = {marks.FOURIER: fourier.thunks}
+_CALLS: Mapping[int, Callable[..., list[Thunk]]] = {
+    marks.FOURIER: fourier.thunks,
+    marks.COLLECTIVE: collectives.thunks,
+    marks.LINEAR: linear.thunks,
+}
 """By a mark's first number, what makes its thunks.
 
 It takes the sort as a thunk and as an instruction, the mark's other numbers, the CPU level, and a function that stores a

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfaot.compile.program.thunks.kinds import Slice
     from tfaot.compile.program.values.graph import Value
 
 DTYPES = {"f32": "float", "f64": "double"}
@@ -89,14 +90,7 @@ def constant(value: Value, dtype: str) -> Operation | None:
 def arithmetic(
     value: Value, operands: tuple[int, ...], operations: Sequence[Operation], dtype: str
 ) -> Operation | None:
-    """Returns a value that is computed from others with the same index, or None if a formula can't have it.
-
-    Args:
-      value: the value.
-      operands: indices of the operations that compute its operands.
-      operations: those operations.
-      dtype: the formula's dtype.
-    """
+    """Returns a value that is computed from `operands`, which some of the `operations` are, or None if a formula can't have it."""
     opcode, result, dtypes = value.op, value.type.dtype, [each.type.dtype for each in value.operands]
     if opcode == "compare":
         return Operation(opcode, operands, text=value.text) if {*dtypes} == {dtype} else None
@@ -122,12 +116,7 @@ def least_alone(operations: Sequence[Operation]) -> int:
 
 
 def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
-    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two.
-
-    Args:
-      operations: all operations.
-      results: those that something else uses, too.
-    """
+    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two."""
     uses = Counter(operand for operation in operations for operand in operation.operands)
     uses.update(results)
 
@@ -149,20 +138,14 @@ def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple
 
 def live(formula: Formula) -> Formula:
     """Removes the operations that no result needs."""
-    needed = {operation for _, operation in formula.results}
-    for index, operation in reversed([*enumerate(formula.operations)]):
-        if index in needed:
-            needed |= {*operation.operands}
-    number = {index: place for place, index in enumerate(sorted(needed))}
-    return Formula(
-        formula.dtype,
-        tuple(
-            dataclasses.replace(formula.operations[index], operands=tuple(map(number.__getitem__, each)))
-            for index in sorted(needed)
-            for each in [formula.operations[index].operands]
-        ),
-        tuple((place, number[operation]) for place, operation in formula.results),
+    order = needed(formula.operations, [operation for _, operation in formula.results])
+    number = {index: place for place, index in enumerate(order)}
+    operations = (
+        dataclasses.replace(operation, operands=tuple(map(number.__getitem__, operation.operands)))
+        for operation in map(formula.operations.__getitem__, order)
     )
+    results = tuple((place, number[operation]) for place, operation in formula.results)
+    return Formula(formula.dtype, tuple(operations), results)
 
 
 class Interned:
@@ -180,19 +163,26 @@ class Interned:
         return self._index[operation]
 
 
+def index_of(places: list[Slice], place: Slice) -> int:
+    """Returns a place's index in a list, to which it is added if it is new."""
+    if place not in places:
+        places.append(place)
+    return places.index(place)
+
+
 def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]:
     """Returns the operations that some results need, and these, in order."""
-    found = {*results}
+    order = {*results}
     for index in range(len(operations) - 1, -1, -1):
-        if index in found:
-            found |= {*operations[index].operands}
-    return sorted(found)
+        if index in order:
+            order |= {*operations[index].operands}
+    return sorted(order)
 
 
 def wholes(operations: Sequence[Operation]) -> set[int]:
     """Returns the operations that have a value for each column, not one for the whole row."""
-    found: set[int] = set()
-    for index, each in enumerate(operations):
-        if each.opcode in ("array", "column") or (each.opcode != "sum" and found & {*each.operands}):
-            found.add(index)
-    return found
+    whole: set[int] = set()
+    for index, operation in enumerate(operations):
+        if operation.opcode in ("array", "column") or (operation.opcode != "sum" and whole & {*operation.operands}):
+            whole.add(index)
+    return whole

@@ -72,8 +72,9 @@ class Value:
     """The direction of a comparison, or how a reduction combines two values."""
     number: float | None = None
     """Of a constant with one value."""
-    ranges: tuple[tuple[int, int, int], ...] = ()
-    """Of a slice: start, limit, and stride for each dimension."""
+    ranges: tuple[tuple[int, ...], ...] = ()
+    """Of a slice: start, limit, and stride for each dimension. Of a `dot`: the batch's dimensions on both sides, and those that it
+    adds along."""
     windows: tuple[Window, ...] = ()
     """Of a reduction by windows; empty if they don't cut it into pieces."""
     place: Place | None = None
@@ -103,6 +104,14 @@ class Value:
         while value.op == "stored" or (value.op == "bitcast" and value.same == value.operands[0].same):
             value = value.operands[0]
         return value
+
+    @property
+    def in_memory(self) -> Value | None:
+        """What has the same bytes, and is in memory."""
+        value = self
+        while value.op == "bitcast" and value.place is None:
+            value = value.operands[0]
+        return None if value.place is None else value
 
     @property
     def inside(self) -> Value:
@@ -179,6 +188,13 @@ class Graph:
         """Iterates over values that are in memory before a thunk and have the same numbers, the last one first."""
         return (each for each in reversed(self._places.get(value.same, ())) if each.since < before)
 
+    def stored(self, place: Place, before: int) -> Value | None:
+        """Returns what a kernel stored in a place, if it is there before a thunk."""
+        changes = self._changes.get(place[0].buffer, ())
+        last = next((at for at, changed in reversed(changes) if at < before and overlap(place, changed)), -1)
+        value = self.results[last] if last >= 0 else None
+        return value if value and value.place == place else None
+
     def between(self, root: Value, *inputs: Value) -> set[int]:
         """Returns the thunks that compute a stored value from inputs and constants, or nothing if that takes anything else."""
         members: set[int] = set()
@@ -214,18 +230,16 @@ class Graph:
         if fusion is None or len(kernel.args) != fusion.arguments:
             return None
         values: dict[str, Value] = {}
-        instructions = fusion.computation.instructions
-        if not all(each.type.plain for each in instructions.values()):
-            return None
-        for each in instructions.values():
-            if each.opcode == "parameter":
-                place = kernel.places[each.number]
-                if place[1] != each.type.bytes:
+        for instruction in fusion.instructions:
+            name, type_ = instruction.name, instruction.type
+            if name in fusion.parameters:
+                place = kernel.places[fusion.parameters[name]]
+                if place[1] != type_.bytes:
                     return None
-                values[each.name] = self._argument(place, each.type)
+                values[name] = self._argument(place, type_)
             else:
-                values[each.name] = self._computed(each, [values[name] for name in each.operands], fusion)
-        root, place = values[fusion.computation.root.name], kernel.places[-1]
+                values[name] = self._computed(instruction, [values[each] for each in instruction.operands], fusion)
+        root, place = values[fusion.root], kernel.places[-1]
         if place[1] != root.type.bytes:
             return None
         return Value("stored", (root,), root.type, root.same, place=place, since=index)
@@ -236,7 +250,7 @@ class Graph:
             content = self._constants[place[0].buffer][place[0].offset :][: place[1]]
             number = xla.number(content, type_.dtype)
             if number is not None:
-                return Value("constant", (), type_, self._constant(type_, number), number=number)
+                return Value("constant", (), type_, self._constant(type_, number), number=number, place=place)
         for value in self._memory.get(place[0].buffer, ()):
             if value.place == place:
                 return value if value.type == type_ else self._bitcast(value, type_)
@@ -255,28 +269,37 @@ class Graph:
     def _computed(self, instruction: Instruction, operands: Sequence[Value], fusion: Fusion) -> Value:
         """Returns what an instruction computes."""
         op, type_, dims = instruction.opcode, instruction.type, instruction.dimensions
-        if op in ("bitcast", "reshape") or (op == "copy" and type_.layout == operands[0].type.layout):
+        in_rows = Value(op, (), type_, 0).in_rows and all(each.in_rows for each in operands)
+        if (
+            op == "bitcast"
+            or (op == "reshape" and in_rows)
+            or (op == "copy" and type_.layout == operands[0].type.layout)
+        ):
             return self._bitcast(operands[0], type_)
         if op == "constant":
-            number = None if instruction.shape else instruction.value
+            number = instruction.value
             return Value(op, (), type_, self._constant(type_, number), number=number)
         text = ""
         if op == "compare":
             text = instruction.attributes.comparison_direction
         elif op in ("reduce", "reduce-window"):
             text = fusion.combined_by(instruction)
-        ranges = tuple((each.start, each.limit, each.stride or 1) for each in instruction.attributes.slice_dimensions)
-        pieces = windows(instruction, fusion.operand(instruction, 0)) if op == "reduce-window" else None
-        value = Value(
-            op, tuple(operands), type_, 0, dims, text, None, ranges if op == "slice" else (), tuple(pieces or ())
-        )
+        ranges: tuple[tuple[int, ...], ...] = ()
+        if op == "slice":
+            ranges = tuple((cut.start, cut.limit, cut.stride or 1) for cut in instruction.attributes.slice_dimensions)
+        elif op == "dot":
+            axes = instruction.attributes.dot_dimension_numbers
+            batch = axes.lhs_batch_dimensions, axes.rhs_batch_dimensions
+            ranges = tuple(map(tuple, (*batch, axes.lhs_contracting_dimensions, axes.rhs_contracting_dimensions)))
+        pieces = windows(instruction, operands[0].shape) if op == "reduce-window" else None
+        value = Value(op, tuple(operands), type_, 0, dims, text, None, ranges, tuple(pieces or ()))
         if (
             op not in _PURE
             or (op in ("reduce", "reduce-window") and not text)
             or (pieces is None and op == "reduce-window")
         ):
             return dataclasses.replace(value, same=self._same())
-        flat = op in _POINTWISE and value.in_rows and all(each.in_rows for each in operands)
+        flat = op in _POINTWISE and in_rows
         shape = (type_.dtype,) if flat else (type_, *(each.type for each in operands))
         numbers = [each.same for each in operands]
         if flat and op in COMMUTATIVE:

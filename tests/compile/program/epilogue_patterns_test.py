@@ -8,7 +8,7 @@ import unittest
 from tests.compile.program import changed
 from tests.xla.hlo import kernel, parsed
 from tfaot.compile.program.passes.epilogues import epilogues
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, Kernel, SizedSlice, Slice
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, Slice
 from tfaot.compile.program.values.instructions import fusions
 
 SHAPE = "f32[2,3,4]{2,1,0}"
@@ -32,7 +32,7 @@ ZERO = "zero = f32[] constant(0)"
 ZEROS = f"zeros = {SHAPE} broadcast(%zero), dimensions={{}}"
 
 
-class FinishesTest(unittest.TestCase):
+class PatternsTest(unittest.TestCase):
     """Reading optimized HLO."""
 
     def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
@@ -41,17 +41,15 @@ class FinishesTest(unittest.TestCase):
 
     def scaled_ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float, float]]:
         """Returns the same, and the factor."""
-        fusion = fusions(parsed(text))["m_k"]
-        inside = fusion.computation.instructions.values()
-        sizes = {each.number: each.type.bytes for each in inside if each.opcode == "parameter"}
-        sizes[len(sizes)] = fusion.computation.root.type.bytes
-        args = tuple(SizedSlice(Slice(index, 0), size) for index, size in sorted(sizes.items()))
+        finish = changed.kernel(text, "m_k")
+        assert finish is not None
+        args = finish.args
         buffers = tuple(Buffer(4096, "parameter", None, None) for _ in range(len(args) + 2))
         ways = []
         for index in range(len(args) - 1):
             sides = Slice(len(args), 0), Slice(len(args) + 1, 0)
             product = Dot("float", 1, Slice(index, 0), *sides, (24, 8, 12), 4, 6, 2, False, False)
-            function = CompiledFunction(buffers, (), (), (), (), (product, Kernel("m_k", args, (1, 1, 1), single=True)))
+            function = CompiledFunction(buffers, (), (), (), (), (product, finish))
             first, *others = changed.thunks(epilogues, text, function)
             if others:
                 continue

@@ -1,0 +1,94 @@
+// Trains a model in several processes, and prints the loss of each step.
+//
+//   mpirun -n 4 train [STEPS [CHECKPOINT [KILLED]]]
+//
+// If the checkpoint exists, training continues from it. Every fifth step writes
+// it. The process of rank 1 ends itself before the step KILLED.
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include MODEL_HEADER
+#include "tfaot/info.h"
+#include "tfaot/mpi_replicas.h"
+
+namespace {
+
+using Model = MODEL_CLASS;
+
+// Rows of a batch: a class's picture, which is the same in all processes, and
+// noise. They depend only on the step and the rank.
+void Fill(Model& model, int step, int rank) {
+  std::mt19937 picture(1);
+  std::normal_distribution<float> normal;
+  static float pictures[10][28 * 28];
+  for (auto& one : pictures) {
+    for (float& pixel : one) pixel = normal(picture);
+  }
+  std::mt19937 random(static_cast<std::uint32_t>(1 + 1000 * step + rank));
+  float* pixel = model.images().data();
+  for (std::int32_t& label : model.labels()) {
+    label = static_cast<std::int32_t>(random() % 10);
+    for (const float value : pictures[label])
+      *pixel++ = value + 2 * normal(random);
+  }
+}
+
+// Gives all replicas the variables of rank 0.
+bool Broadcast(Model& model, tfaot::MpiReplicas& replicas) {
+  for (const tfaot::TensorInfo& variable : Model::Info().variables) {
+    if (!replicas.Broadcast(tfaot::Values(model, variable), variable.bytes))
+      return false;
+  }
+  return true;
+}
+
+int Fail(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  return 1;
+}
+
+int Train(int steps, const char* checkpoint, int killed) {
+  tfaot::MpiReplicas replicas(MPI_COMM_WORLD);
+  Model model;
+  if (!model.set_collectives(replicas.collectives()))
+    return Fail(model.error());
+  std::FILE* const file = replicas.rank() == 0 && checkpoint != nullptr
+                              ? std::fopen(checkpoint, "rb")
+                              : nullptr;
+  if (file != nullptr) {
+    std::fclose(file);
+    if (!model.Load(checkpoint)) return Fail(model.error());
+  }
+  if (!Broadcast(model, replicas)) return Fail("the weights didn't arrive");
+  // The optimizer counts steps, so the checkpoint knows where it was written.
+  for (int step = static_cast<int>(*model.optimizer_iteration()); step < steps;
+       ++step) {
+    if (step == killed && replicas.rank() == 1) std::_Exit(1);
+    Fill(model, step, replicas.rank());
+    if (!model.train()) return Fail(model.error());
+    if (replicas.rank() != 0) continue;
+    std::printf("%d %.9g\n", step, static_cast<double>(*model.loss()));
+    std::fflush(stdout);
+    if (checkpoint != nullptr && step % 5 == 4) {
+      const tfaot::Status saved = model.Save(checkpoint);
+      if (!saved) return Fail(saved.message());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int status =
+      Train(argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? argv[2] : nullptr,
+            argc > 3 ? std::atoi(argv[3]) : -1);
+  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
+}

@@ -1,0 +1,70 @@
+"""Trains with processes of MPI. Usage: train_test.py MPIEXEC PROGRAM_REPLICAS…"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+STEPS = 12
+KILLED = 8
+SECONDS = 100
+"""How long a run may take, also one whose process is killed."""
+
+
+class TrainTest(unittest.TestCase):
+    """Programs of two and four processes on this machine."""
+
+    mpiexec = ""
+    programs: tuple[str, ...] = ()
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.checkpoint = str(Path(folder.name) / "checkpoint.safetensors")
+
+    def run_program(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Runs a program in as many processes as its name says."""
+        library = Path(self.mpiexec).resolve().parents[1] / "lib"
+        return subprocess.run(
+            [self.mpiexec, "-n", program[-1], "-host", "localhost", program, *map(str, arguments)],
+            capture_output=True,
+            check=False,
+            env=os.environ | {"LD_LIBRARY_PATH": str(library)},
+            text=True,
+            timeout=SECONDS,
+        )
+
+    def test_loss(self) -> None:
+        """The loss over all replicas' rows falls, and a second training gives the same bits."""
+        for program in self.programs:
+            with self.subTest(program):
+                done = self.run_program(program, STEPS)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                losses = [float(line.split()[1]) for line in done.stdout.splitlines()]
+                self.assertEqual(len(losses), STEPS)
+                self.assertLess(losses[-1], losses[0] - 0.1)
+                self.assertEqual(self.run_program(program, STEPS).stdout, done.stdout)
+
+    def test_killed(self) -> None:
+        """If a process dies, all end soon. From the last checkpoint, training continues as if nothing had happened, bit by bit."""
+        for program in self.programs:
+            with self.subTest(program):
+                whole = self.run_program(program, STEPS).stdout.splitlines()
+                begin = time.monotonic()
+                killed = self.run_program(program, STEPS, self.checkpoint, KILLED)
+                self.assertNotEqual(killed.returncode, 0)
+                self.assertLess(time.monotonic() - begin, SECONDS / 2)
+                continued = self.run_program(program, STEPS, self.checkpoint)
+                self.assertEqual(continued.stdout.splitlines(), whole[5:], continued.stderr)
+                os.remove(self.checkpoint)
+
+
+if __name__ == "__main__":
+    TrainTest.mpiexec, *programs = (os.path.abspath(path) for path in sys.argv[1:])
+    TrainTest.programs = tuple(programs)
+    unittest.main(argv=sys.argv[:1])

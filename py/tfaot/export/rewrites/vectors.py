@@ -1,0 +1,78 @@
+"""Gives eigenvectors and singular vectors signs that don't depend on how they are computed. Pure.
+
+A vector times -1, or a complex number of size 1, is as good as the vector, so libraries differ. Here, the sum of a vector's values
+times cos(0), cos(1), … is positive. Singular vectors that have no value come from a QR decomposition of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tfaot.graph.functions import EditableFunction
+from tfaot.graph.program import Program
+from tfaot.graph.splice import FunctionTarget, GraphTarget, Target, any_node, splice
+
+_VECTORS = {"SelfAdjointEigV2": "compute_v", "Svd": "compute_uv"}
+"""The ops, and the attribute that says whether they return vectors."""
+
+
+def give_signs(graph: graph_pb2.GraphDef) -> None:
+    """Rewrites a graph and its functions in place, except in TensorFlow 1's loops, into which constants can't be put."""
+    if not any_node(graph, _VECTORS.__contains__) or any_node(graph, "Enter".__eq__):
+        return
+    library = {function.signature.name: function for function in graph.library.function}
+    for function in graph.library.function:
+        if any(node.op in _VECTORS for node in function.node_def):
+            body = EditableFunction(function, library)
+            _rewrite(FunctionTarget(body))
+            body.write(function)
+    program = Program(graph_pb2.GraphDef(), {}, ())
+    program.graph.CopyFrom(graph)
+    _rewrite(GraphTarget(program))
+    graph.CopyFrom(program.graph)
+
+
+def _rewrite(target: Target) -> None:
+    for node in [*target.nodes()]:
+        wanted = node.attr[_VECTORS[node.op]] if node.op in _VECTORS else None
+        if wanted is not None and (wanted.b or wanted.WhichOneof("value") is None):
+            splice(target, node, [tf.TensorSpec(None, node.attr["T"].type)], _built(node))
+
+
+def _built(node: node_def_pb2.NodeDef) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns a function that computes the same as a node."""
+
+    def eigen(x: Any) -> tuple[Any, ...]:
+        values, vectors = tf.raw_ops.SelfAdjointEigV2(input=x, compute_v=True)
+        return values, vectors * _signs(vectors)
+
+    def singular(x: Any) -> tuple[Any, ...]:
+        values, left, right = tf.raw_ops.Svd(input=x, compute_uv=True, full_matrices=False)
+        signs = _signs(left)
+        sides = left * signs, right * signs
+        return values, *(map(_completed, sides) if full else sides)
+
+    full = node.attr["full_matrices"].b
+    return eigen if node.op == "SelfAdjointEigV2" else singular
+
+
+def _signs(vectors: Any) -> Any:
+    dtype = vectors.dtype
+    weights = tf.cos(tf.cast(tf.range(tf.shape(vectors)[-2]), dtype.real_dtype))
+    sums = tf.reduce_sum(vectors * tf.cast(weights[:, None], dtype), -2, keepdims=True)
+    size = tf.abs(sums)
+    ones = tf.ones_like(sums)
+    return (
+        tf.where(size > 0, tf.math.conj(sums) / tf.cast(size, dtype), ones)
+        if dtype.is_complex
+        else tf.where(sums < 0, -ones, ones)
+    )
+
+
+def _completed(vectors: Any) -> Any:
+    (basis, _) = tf.raw_ops.Qr(input=vectors, full_matrices=True)
+    return tf.concat([vectors, basis[..., tf.shape(vectors)[-1] :]], -1)

@@ -1,0 +1,70 @@
+/* How the replicas of a model exchange values: what a program gives to the
+ * instances of a model whose graph has collectives. C99.
+ *
+ *   tfaot::ThreadReplicas replicas(2);  // tfaot/thread_replicas.h
+ *   tfaot::MpiReplicas replicas;        // tfaot/mpi_replicas.h
+ *   if (!model.set_collectives(replicas.collectives())) ...
+ *
+ * All replicas run the same model. Each run starts the same collectives in the
+ * same order, whatever the replica's CPU level. A run starts a collective as
+ * soon as its values are there, computes whatever doesn't need the result, and
+ * then waits for it.
+ */
+#ifndef TFAOT_COLLECTIVES_H_
+#define TFAOT_COLLECTIVES_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of these structs. Later versions only add kinds and operations,
+ * and members at the end. */
+#define TFAOT_COLLECTIVES_VERSION 1
+
+enum {
+  TFAOT_ALL_REDUCE = 1 /* each replica gets the reduction of all replicas' */
+};
+
+enum { TFAOT_ADD = 1, TFAOT_MUL = 2, TFAOT_MIN = 3, TFAOT_MAX = 4 };
+
+/* A collective of a run. */
+typedef struct tfaot_collective {
+  int32_t id;     /* no other one of this run has it; replicas have the same */
+  int32_t kind;   /* TFAOT_ALL_REDUCE */
+  int32_t op;     /* TFAOT_ADD, ... */
+  int32_t dtype;  /* TFAOT_FLOAT32, ..., as in tfaot/c_api.h */
+  void* data;     /* values of this replica, and then the result, in place */
+  uint64_t count; /* of values */
+} tfaot_collective;
+
+/* What a program gives. The instance owns none of it. Only the thread that runs
+ * the instance calls the functions. They return 0, or another number if the
+ * exchange failed. The run then fails, too, and `error` says why. */
+typedef struct tfaot_collectives {
+  int32_t version; /* TFAOT_COLLECTIVES_VERSION */
+  int32_t rank;    /* of this replica, from 0 to size - 1 */
+  int32_t size;    /* the number of replicas */
+  void* context;   /* handed to all functions */
+
+  /* Begins a collective, without waiting for other replicas. Nothing uses the
+   * data before the matching call of `wait`, which has the same values in
+   * `call`. Calls of `wait` are in the order of those of `start`. Several
+   * collectives can be under way. */
+  int32_t (*start)(void* context, const tfaot_collective* call);
+  int32_t (*wait)(void* context, const tfaot_collective* call);
+
+  /* This replica's run has ended before its last collective, because it was
+   * cancelled or has failed. Those of other replicas must not wait for it. */
+  void (*abort)(void* context);
+
+  /* Why the latest function failed. */
+  const char* (*error)(void* context);
+} tfaot_collectives;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* TFAOT_COLLECTIVES_H_ */

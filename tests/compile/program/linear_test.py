@@ -1,0 +1,271 @@
+"""Linear algebra of the runtime beside NumPy in float64: what factors multiply to, and not the factors."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.compile.program.fourier_test import GUARD, LEVELS, guarded, untouched
+from tests.stages.harness import ROOT
+from tfaot.xla.linear import Linear
+
+Array = npt.NDArray[Any]
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 25, 31, 33, 48, 65, 100, 130)
+DTYPES = (np.float32, np.float64, np.complex64, np.complex128)
+UNITS = 60
+"""The error of products of factors, in units in the last place of the largest singular value, times the root of the size."""
+
+SOURCE = """
+#include "tfaot/kernels/linear_f32.cc"
+#include "tfaot/kernels/linear_f64.cc"
+#include "tfaot/kernels/products_f32.cc"
+#include "tfaot/kernels/products_f64.cc"
+
+using namespace tfaot::kernels;
+
+static Linear Of(const long* n) {
+  return {static_cast<Linear::Op>(n[0]), n[8], n[1], n[2], n[3], n[4] != 0, n[5] != 0, n[6] != 0, n[7] != 0};
+}
+extern "C" long Row(const long* numbers) { return LinearRow(Of(numbers)); }
+extern "C" long Scratch(const long* numbers, long size) { return static_cast<long>(LinearScratchBytes(Of(numbers), size)); }
+extern "C" void Run(const long* numbers, int is_float, int is_complex, void* scratch, void* data) {
+  if (is_float) {
+    TFAOT_ISA::RunLinear<float>(Of(numbers), is_complex != 0, scratch, data);
+  } else {
+    TFAOT_ISA::RunLinear<double>(Of(numbers), is_complex != 0, scratch, data);
+  }
+}
+"""
+
+
+def library(folder: Path, level: str, *options: str) -> ctypes.CDLL:
+    """Compiles the kernels for a CPU level."""
+    source, target = folder / "run.cc", folder / f"{level}.so"
+    source.write_text(SOURCE)
+    flags = ["-std=c++17", *options, "-ffp-contract=off", f"-march={level}", "-shared", "-fPIC", f"-I{ROOT}/runtime"]
+    subprocess.check_call(["c++", *flags, str(source), "-o", str(target)])
+    result = ctypes.CDLL(str(target))
+    result.Row.restype = result.Scratch.restype = ctypes.c_long
+    return result
+
+
+class Call:
+    """A call with guarded memory."""
+
+    def __init__(self, kernels: ctypes.CDLL, call: Linear, operands: Array | tuple[Array, ...]) -> None:
+        """Takes the operands, of which each batch item is one row."""
+        operands = operands if isinstance(operands, tuple) else (operands,)
+        self.kernels, self.call, self.dtype = kernels, call, operands[0].dtype
+        self.batch = len(operands[0])
+        self.numbers = (ctypes.c_long * 9)(*call.numbers(), self.batch)
+        self.rows = np.concatenate([operand.reshape(self.batch, -1) for operand in operands], 1)
+        size = kernels.Scratch(self.numbers, self.dtype.itemsize) // self.dtype.itemsize
+        self.scratch, self.data = guarded(size, self.dtype), guarded(self.batch * call.row, self.dtype)
+
+    def run(self) -> tuple[Array, ...]:
+        """Returns the results."""
+        data = self.data[GUARD:-GUARD].reshape(self.batch, self.call.row)
+        data[:, : self.rows.shape[1]] = self.rows
+        self.kernels.Run(
+            self.numbers,
+            int(self.dtype in (np.float32, np.complex64)),
+            int(self.dtype.kind == "c"),
+            ctypes.c_void_p(self.scratch[GUARD:].ctypes.data),
+            ctypes.c_void_p(data.ctypes.data),
+        )
+        assert untouched(self.scratch) and untouched(self.data), (self.call, self.dtype)
+        results, at = [], 0
+        for shape in self.call.results:
+            size = int(np.prod(shape))
+            results.append(data[:, at : at + size].reshape(self.batch, *shape).copy())
+            at += size
+        return tuple(results)
+
+
+def wide(x: Array) -> Array:
+    """Returns values in float64."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def adjoint(x: Array) -> Array:
+    """Returns the conjugate transposes."""
+    turned: Array = np.conj(np.swapaxes(x, -1, -2))
+    return turned
+
+
+class LinearTest(unittest.TestCase):
+    """The kernels, compiled for each level that this CPU has."""
+
+    kernels: ClassVar[dict[str, ctypes.CDLL]]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        flags = Path("/proc/cpuinfo").read_text()
+        levels = [level for level, flag in LEVELS.items() if flag in flags]
+        cls.kernels = {level: library(Path(temporary.name), level, "-O1") for level in levels}
+
+    def setUp(self) -> None:
+        self.normal = np.random.default_rng(1).standard_normal
+
+    def drawn(self, dtype: Any, *shape: int) -> Array:
+        """Draws a matrix."""
+        x = self.normal(shape)
+        return (x + 1j * self.normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+    def assert_close(self, got: Array, want: Array, case: object, scale: Array | float | None = None) -> None:
+        """Compares matrices with a tolerance relative to the norms of what is wanted."""
+        scale = np.linalg.norm(want, axis=(-2, -1)) if scale is None else scale
+        unit = np.finfo(self.dtype.type).eps * UNITS * max(got.shape[-2:]) ** 0.5
+        self.assertTrue((np.linalg.norm(got - want, axis=(-2, -1)) <= unit * scale).all(), case)
+
+    def assert_orthogonal(self, columns: Array, case: object) -> None:
+        """Checks that columns are orthogonal, and of length 1."""
+        self.assert_close(adjoint(columns) @ columns, np.eye(columns.shape[-1]), case, columns.shape[-1] ** 0.5)
+
+    def cases(self, *, draws: int) -> Any:
+        """Iterates over levels, with draws of dtypes and sizes."""
+        for level, kernels in self.kernels.items():
+            draw = random.Random(level)
+            for _ in range(draws):
+                dtype, rows, columns = draw.choice(DTYPES), draw.choice(SIZES), draw.choice(SIZES)
+                batch = draw.choice([1, 1, 2, 5])
+                self.dtype = np.dtype(dtype)
+                yield kernels, draw, dtype, batch, rows, columns, (level, dtype, batch, rows, columns)
+
+    def test_cholesky(self) -> None:
+        """Protects Cholesky factors: their product is the matrix, of which only the lower half is read."""
+        for kernels, _, dtype, batch, size, _, case in self.cases(draws=60):
+            x = self.drawn(dtype, batch, size, size)
+            matrix = (x @ adjoint(x) + np.eye(size)).astype(dtype)
+            lower = np.tril(matrix) + np.triu(np.full_like(matrix, np.nan), 1)
+            (factor,) = Call(kernels, Linear("Cholesky", size, size), lower).run()
+            self.assertFalse(np.triu(factor, 1).any(), case)
+            self.assertTrue((factor.real.diagonal(0, 1, 2) > 0).all(), case)
+            self.assert_close(wide(factor) @ adjoint(wide(factor)), wide(matrix), case)
+
+    def test_triangle(self) -> None:
+        """Protects triangular solutions: lower and upper, adjoint, with ones on the diagonal, of one and of more columns."""
+        for kernels, draw, dtype, batch, size, columns, case in self.cases(draws=150):
+            lower, adjoint_, unit = (draw.random() < 0.5 for _ in range(3))
+            columns = draw.choice([1, columns])
+            stored = (self.drawn(dtype, batch, size, size) * 0.5 / size**0.5 + 1.5 * np.eye(size)).astype(dtype)
+            rhs = self.drawn(dtype, batch, size, columns)
+            call = Linear("Triangle", size, size, columns, lower, adjoint_, unit)
+            _, x = Call(kernels, call, (stored, rhs)).run()
+            matrix = np.tril(wide(stored)) if lower else np.triu(wide(stored))
+            matrix = matrix * (1 - np.eye(size)) + np.eye(size) if unit else matrix
+            matrix = adjoint(matrix) if adjoint_ else matrix
+            scale = np.linalg.norm(matrix, axis=(-2, -1)) * np.linalg.norm(wide(x), axis=(-2, -1))
+            self.assert_close(matrix @ wide(x), wide(rhs), (*case, call), scale)
+
+    def test_lu(self) -> None:
+        """Protects LU decompositions and solutions: L times U has the matrix's rows in their new order; pivots are the largest."""
+        for kernels, draw, dtype, batch, rows, columns, case in self.cases(draws=100):
+            x = self.drawn(dtype, batch, rows, columns)
+            packed, order, swaps, sign = Call(kernels, Linear("Lu", rows, columns), x).run()
+            least = min(rows, columns)
+            lower = np.tril(wide(packed)[..., :least], -1) + np.eye(rows, least)
+            orders = order.real.astype(int)
+            turned = np.stack([item[at] for item, at in zip(x, orders, strict=True)])
+            self.assert_close(lower @ np.triu(wide(packed)[:, :least]), wide(turned), case)
+            self.assertLessEqual(np.abs(lower).max(), 1.5, case)
+            for item, (at, swapped) in enumerate(zip(orders, swaps.real.astype(int), strict=True)):
+                rebuilt, parity = [*range(rows)], 1
+                for i, j in enumerate(swapped):
+                    rebuilt[i], rebuilt[j] = rebuilt[j], rebuilt[i]
+                    parity = parity if i == j else -parity
+                self.assertEqual((rebuilt, parity), (at.tolist(), sign.real[item, 0]), case)
+            matrix, rhs = (
+                self.drawn(dtype, batch, rows, rows),
+                self.drawn(dtype, batch, rows, draw.choice([1, 3, rows])),
+            )
+            _, solution = Call(kernels, Linear("Solve", rows, rows, rhs.shape[-1]), (matrix, rhs)).run()
+            scale = np.linalg.norm(matrix, axis=(-2, -1)) * np.linalg.norm(wide(solution), axis=(-2, -1))
+            self.assert_close(wide(matrix) @ wide(solution), wide(rhs), case, scale)
+
+    def test_qr(self) -> None:
+        """Protects QR decompositions: Q is orthogonal, R has a real diagonal, and their product is the matrix."""
+        for kernels, draw, dtype, batch, rows, columns, case in self.cases(draws=100):
+            x = self.drawn(dtype, batch, rows, columns)
+            x[0] *= draw.choice([0, 1, 1e-20, 1e20])
+            least = min(rows, columns)
+            packed, tau = Call(kernels, Linear("Reflectors", rows, columns), x).run()
+            wanted = draw.choice([least, rows])
+            (q,) = Call(kernels, Linear("Orthogonal", rows, least, wanted), (packed[..., :least], tau)).run()
+            r = np.triu(wide(packed)[:, :least])
+            self.assertFalse(r.imag.diagonal(0, 1, 2).any(), case)
+            self.assert_orthogonal(wide(q), case)
+            self.assert_close(wide(q)[..., :least] @ r, wide(x), case)
+
+    def test_eigen(self) -> None:
+        """Protects eigenvalues and vectors, also equal ones and those of matrices of any scale, of which the lower half is read."""
+        for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
+            x = self.drawn(dtype, batch, size, size)
+            matrix = (x + adjoint(x)) * draw.choice([1, 1, 1e-30, 1e30])
+            matrix[0] = draw.choice(
+                [np.eye(size), np.zeros([size, size]), x[0] @ adjoint(x[0]) * (np.arange(size) < 3), matrix[0]]
+            )
+            matrix = ((matrix + adjoint(matrix)) / 2).astype(dtype)
+            lower = np.tril(matrix) + np.triu(np.full_like(matrix, np.nan), 1)
+            vectors, values = Call(kernels, Linear("Eigen", size, size), lower).run()
+            _, alone = Call(kernels, Linear("Eigen", size, size, vectors=False), lower).run()
+            self.assertEqual(values.tobytes(), alone.tobytes(), case)
+            self.assertTrue((np.diff(values.real) >= 0).all() and not values.imag.any(), case)
+            self.assert_orthogonal(wide(vectors), case)
+            self.assert_close(wide(vectors) * wide(values)[:, None] @ adjoint(wide(vectors)), wide(matrix), case)
+
+    def test_singular(self) -> None:
+        """Protects singular values and vectors of tall, wide, and rank-deficient matrices of any scale."""
+        for kernels, draw, dtype, batch, rows, columns, case in self.cases(draws=80):
+            x = self.drawn(dtype, batch, rows, columns) * draw.choice([1, 1, 1e-30, 1e30])
+            rank = draw.choice([0, 1, 3])
+            x[0] = draw.choice(
+                [x[0], np.eye(rows, columns), self.drawn(dtype, rows, rank) @ self.drawn(dtype, rank, columns)]
+            )
+            x, least = x.astype(dtype), min(rows, columns)
+            call = Linear("Singular", rows, columns, int(draw.random() < 0.5))
+            left, values, right = Call(kernels, call, x).run()
+            self.assertTrue((np.diff(values.real) <= 0).all() and (values.real >= 0).all(), case)
+            self.assert_orthogonal(wide(left), case)
+            self.assert_orthogonal(adjoint(wide(right)), case)
+            product = wide(left)[..., :least] * wide(values)[:, None] @ wide(right)[:, :least]
+            self.assert_close(product, wide(x), case)
+            alone = Call(kernels, Linear("Singular", rows, columns, vectors=False), x).run()[1]
+            self.assertEqual(values.tobytes(), alone.tobytes(), case)
+
+    def test_other_items(self) -> None:
+        """Protects batch items from each other: NaN, infinity, or a singular matrix in one changes no bit of another."""
+        for level, kernels in self.kernels.items():
+            for dtype in DTYPES:
+                for size in (3, 8, 16, 20, 48):
+                    x = self.drawn(dtype, 5, size, size)
+                    x = (x @ adjoint(x) + np.eye(size)).astype(dtype)
+                    spoiled = x.copy()
+                    spoiled[1], spoiled[2, 0, 0], spoiled[3] = np.nan, np.inf, -np.eye(size)
+                    for op in ("Cholesky", "Lu", "Reflectors", "Eigen", "Singular"):
+                        call = Linear(op, size, size)
+                        clean, bad = Call(kernels, call, x).run(), Call(kernels, call, spoiled).run()
+                        for one, other in zip(clean, bad, strict=True):
+                            case = level, dtype, size, op
+                            self.assertEqual(one[[0, 4]].tobytes(), other[[0, 4]].tobytes(), case)
+                        if op in ("Cholesky", "Eigen", "Singular"):
+                            self.assertTrue(np.isnan(bad[0][1:3]).any((1, 2)).all(), case)
+                    (factor,) = Call(kernels, Linear("Cholesky", size, size), spoiled).run()
+                    self.assertTrue(np.isnan(factor[3][np.tril_indices(size)]).all(), (level, dtype, size))
+                    self.assertFalse(np.triu(factor, 1).any(), (level, dtype, size))
+
+
+if __name__ == "__main__":
+    unittest.main()

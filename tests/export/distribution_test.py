@@ -1,0 +1,192 @@
+"""Models of several replicas: what becomes a collective, how many replicas there are, and what can't be compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+from tests.stages.harness import StageTest
+
+TRAINED = """\
+import tensorflow as tf
+
+{before}
+strategy = {strategy}
+with strategy.scope():
+    net = tf.keras.Sequential(
+        [tf.keras.Input([6]), tf.keras.layers.Dense(5, use_bias=False), tf.keras.layers.BatchNormalization(), tf.keras.layers.Dense(3)]
+    )
+    for index, weight in enumerate(net.weights):
+        weight.assign(tf.abs(tf.random.stateless_normal(weight.shape, [1, index])))
+    optimizer = tf.keras.optimizers.Adam(0.01)
+    optimizer.build(net.trainable_variables)
+
+
+class Trainer(tf.Module):
+    def step(self, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(net(x, training=True) ** 2)
+        optimizer.apply(tape.gradient(loss, net.trainable_variables), net.trainable_variables)
+        return loss
+
+    @tf.function(input_signature={signature})
+    def train(self, x):
+        losses = strategy.run(self.step, (x,))
+        return {{"loss": strategy.reduce("MEAN", losses, axis=None)}}
+
+
+model = Trainer()
+model.net, model.optimizer = net, optimizer
+"""
+
+ALONE = TRAINED.format(
+    before="",
+    strategy="tf.distribute.MirroredStrategy(['CPU:0'])",
+    signature="[tf.TensorSpec([4, 6], name='x')]",
+)
+
+BOTH = (
+    TRAINED.format(
+        before="""
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+""",
+        strategy="tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1'])",
+        signature="None",
+    )
+    + """
+import sys
+
+import numpy as np
+
+losses = []
+for step in np.load(sys.argv[1]):
+    x = strategy.experimental_distribute_values_from_function(lambda own: tf.constant(step[own.replica_id_in_sync_group]))
+    losses.append(model.train(x)["loss"].numpy())
+np.savez(sys.argv[2], *losses, *[strategy.experimental_local_results(weight.value)[1] for weight in net.weights])
+"""
+)
+"""A program that trains with two devices, given the inputs of each step and replica. It writes losses, and weights in the end."""
+
+REDUCE = (
+    "tf.raw_ops.CollectiveReduceV2(input={}, group_size={}, group_key=1, instance_key=1, ordering_token=[], "
+    "merge_op='Add', final_op='Id')"
+)
+
+
+def function(*lines: str) -> str:
+    """Returns a model whose function has these lines, from line 6 on."""
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"import tensorflow as tf\n\n\n@tf.function(input_signature=[tf.TensorSpec([4], name='x')])\ndef model(x):\n{body}"
+
+
+class DistributionTest(StageTest):
+    """Python files with `tf.distribute`, and with collectives of their own."""
+
+    def test_like_tensorflow(self) -> None:
+        """Training for two replicas, traced with one, gives what TensorFlow computes with a strategy that has two."""
+        exported = self.export(ALONE, replicas=2, entry_points=(("Train", "train"),), golden_steps=2)
+        self.assertEqual(exported.manifest.replicas, 2)
+        goldens = exported.goldens(strict=False)
+        (self.folder / "both.py").write_text(BOTH)
+        ranks = [f"(replica {rank})" for rank in range(2)]
+        np.save(self.folder / "x.npy", [[goldens[f"step{step}/x {rank}"] for rank in ranks] for step in range(2)])
+        run = [sys.executable, "both.py", "x.npy", "both.npz"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}
+        done = subprocess.run(run, cwd=self.folder, env=environment, capture_output=True, check=False, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        with np.load(self.folder / "both.npz") as own:
+            first, second, *weights = own.values()
+        self.assertNotAlmostEqual(float(first), float(second), 3)
+        trained = [variable for variable in exported.manifest.variables if variable.name.startswith("sequential")]
+        self.assertEqual(len(trained), len(weights))
+        for rank in ranks:
+            np.testing.assert_allclose(goldens[f"step0/loss {rank}"], first, rtol=1e-5)
+            np.testing.assert_allclose(goldens[f"step1/loss {rank}"], second, rtol=1e-5)
+            for variable, weight in zip(trained, weights, strict=True):
+                value = goldens[f"step1/{variable.cpp_name} {rank}"]
+                np.testing.assert_allclose(value, weight, rtol=1e-4, atol=1e-5, err_msg=variable.name)
+
+    def test_alone(self) -> None:
+        """Without a number of replicas, a strategy's step is compiled for one."""
+        self.assertEqual(self.export(ALONE, entry_points=(("Train", "train"),)).manifest.replicas, 1)
+        self.assertEqual(self.export(function(f"return {REDUCE.format('x', 1)}")).manifest.replicas, 1)
+
+    def test_number(self) -> None:
+        """A strategy says how many replicas it has, in and outside of a step."""
+        exported = self.export(
+            function(
+                "strategy = tf.distribute.OneDeviceStrategy('CPU:0')",
+                "each = strategy.run(lambda v: v * tf.distribute.get_replica_context().num_replicas_in_sync, (x,))",
+                "return strategy.reduce('SUM', each, axis=None) + strategy.num_replicas_in_sync",
+            ),
+            replicas=3,
+        )
+        goldens = exported.goldens()
+        total = sum(goldens[f"step0/x (replica {rank})"] for rank in range(3))
+        for rank in range(3):
+            np.testing.assert_allclose(goldens[f"step0/output (replica {rank})"], 3 * total + 3, rtol=1e-5)
+
+    def test_inputs(self) -> None:
+        """Each replica has its own inputs to verify, also those of the user."""
+        text = function(f"return {REDUCE.format('x', 2)}")
+        text += "\n\ndef golden_fn(step, rng):\n    return rng.standard_normal(4)\n"
+        goldens = self.export(text).goldens()
+        self.assertFalse(np.array_equal(goldens["step0/x (replica 0)"], goldens["step0/x (replica 1)"]))
+
+    def test_refusals(self) -> None:
+        """What replicas could do in different orders, or groups that aren't all replicas, are errors with a line."""
+        reduce = REDUCE.format("x", 2)
+        for lines, wanted in (
+            (
+                [f"return tf.cond(x[0] > 0, lambda: {reduce}, lambda: x)"],
+                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a condition\n.*\n  to do: compute what to reduce inside",
+            ),
+            (
+                [f"return tf.while_loop(lambda x: x[0] < 9, lambda x: [{reduce}], [x])"],
+                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a loop\n",
+            ),
+            (
+                [f"return {reduce} + {REDUCE.format('x', 4)}"],
+                r"the model reduces over groups of different sizes\n  found: groups of 2, 4\n",
+            ),
+            (
+                [f"return {REDUCE.format('x', 'tf.cast(x[0], tf.int32)')}"],
+                r"at .*model.py:6 has a group that is known only at run time",
+            ),
+        ):
+            with self.subTest(lines):
+                self.assertRegex(self.error_of(self.export, function(*lines)), wanted)
+
+    def test_batches(self) -> None:
+        """A class that splits a batch would reduce as often as it splits."""
+        text = function(f"return {REDUCE.format('x', 2)}").replace("[4]", "[None]")
+        self.assertRegex(
+            self.error_of(self.export, text, batch_sizes=(1, 2), rows_independent=True),
+            "the model reduces over 2 replicas, but has batch sizes",
+        )
+
+    def test_all_replicas_in_one_graph(self) -> None:
+        """A strategy with all of its replicas in this process would make a graph of all of them."""
+        text = function(
+            "strategy = tf.distribute.MirroredStrategy(['CPU:0', 'CPU:1'])",
+            "return strategy.reduce('SUM', strategy.run(lambda: x), axis=None)",
+        ).replace(
+            "\n\n\n",
+            "\n\ntf.config.set_logical_device_configuration(\n"
+            "    tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * 2)\n\n",
+            1,
+        )
+        self.assertRegex(
+            self.error_of(self.export, text),
+            r"tf.distribute's MirroredStrategy runs 2 replicas at .*model.py:9\n.*\n  to do: give the strategy one device, .*replicas = 2",
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,128 @@
+// Replicas in a program: that several do what one does with all rows, and what
+// happens if they don't fit or one ends.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/models/distributed/step_1_aot.h"
+#include "tests/models/distributed/step_2_aot.h"
+#include "tests/models/distributed/step_4_aot.h"
+#include "tests/runtime/expect.h"
+#include "tfaot/hooks.h"
+#include "tfaot/thread_replicas.h"
+
+namespace {
+
+constexpr int kSteps = 20;
+constexpr int kRows = 8;
+constexpr int kColumns = 5;
+
+// The rows of all replicas.
+std::vector<float> Rows(int step) {
+  std::vector<float> rows(kRows * kColumns);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = std::sin(
+        static_cast<float>(7 * i + 31 * static_cast<std::size_t>(step)));
+  }
+  return rows;
+}
+
+// Trains, and returns the losses.
+template <typename Model>
+std::vector<float> Train(Model& model, int rank, int size) {
+  std::vector<float> losses;
+  for (int step = 0; step < kSteps; ++step) {
+    const std::vector<float> rows = Rows(step);
+    const std::size_t own = rows.size() / static_cast<std::size_t>(size);
+    EXPECT(model.train_x().size() == own);
+    std::memcpy(model.train_x().data(),
+                &rows[own * static_cast<std::size_t>(rank)],
+                own * sizeof(float));
+    EXPECT(model.train());
+    losses.push_back(*model.train_loss());
+  }
+  return losses;
+}
+
+// Trains with replicas. Returns the losses of each.
+template <typename Model>
+std::vector<std::vector<float>> TrainTogether(int size) {
+  tfaot::ThreadReplicas replicas(size);
+  std::vector<std::vector<float>> losses(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Model model;
+      EXPECT(model.set_collectives(replicas.collectives(rank)));
+      losses[static_cast<std::size_t>(rank)] = Train(model, rank, size);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return losses;
+}
+
+// Replicas with parts of a batch learn what one model learns with all of it.
+template <typename Model>
+void TestLikeOne(const std::vector<float>& alone, int size) {
+  const auto losses = TrainTogether<Model>(size);
+  for (const auto& own : losses) {
+    EXPECT(own == losses[0]);
+    for (std::size_t step = 0; step < alone.size(); ++step) {
+      EXPECT(std::abs(own[step] - alone[step]) < 1e-6f);
+    }
+  }
+  EXPECT(TrainTogether<Model>(size) == losses);  // bit by bit
+}
+
+// Without collectives, with others than the model's, or with too few replicas.
+void TestErrors() {
+  tests::DistributedStep2 model;
+  EXPECT(!model.train());
+  EXPECT(model.error_code() == tfaot::Code::kInvalidArgument);
+  EXPECT(std::strstr(model.error(), "call set_collectives() first") != nullptr);
+  EXPECT(model.predict());  // it needs no other replica
+  tfaot::ThreadReplicas four(4);
+  EXPECT(!model.set_collectives(four.collectives(1)));
+  EXPECT(std::strstr(
+             model.error(),
+             "found: replica 1 of 4; the model is for 2 replicas, 0 to 1") !=
+         nullptr);
+  EXPECT(!model.set_collectives(nullptr));
+  EXPECT(!model.train());
+}
+
+// A run that a hook ends, ends the other replica's, too, and soon.
+void TestCancelled() {
+  tfaot::ThreadReplicas replicas(2);
+  tests::DistributedStep2 one, other;
+  EXPECT(one.set_collectives(replicas.collectives(0)));
+  EXPECT(other.set_collectives(replicas.collectives(1)));
+  tfaot::Cancellation cancellation;
+  cancellation.Cancel();
+  other.set_hooks(&cancellation);
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread waiting([&] { EXPECT(!one.train()); });
+  EXPECT(!other.train());
+  waiting.join();
+  EXPECT(std::chrono::steady_clock::now() - begin < std::chrono::minutes(1));
+  EXPECT(other.error_code() == tfaot::Code::kCancelled);
+  EXPECT(one.error_code() == tfaot::Code::kExchangeFailed);
+  EXPECT(std::strstr(one.error(), "replica 1: its run has ended") != nullptr);
+}
+
+}  // namespace
+
+int main() {
+  tests::DistributedStep1 alone;
+  const std::vector<float> losses = Train(alone, 0, 1);
+  EXPECT(losses.back() < losses.front());
+  TestLikeOne<tests::DistributedStep2>(losses, 2);
+  TestLikeOne<tests::DistributedStep4>(losses, 4);
+  TestErrors();
+  TestCancelled();
+  return failed == 0 ? 0 : 1;
+}
