@@ -35,7 +35,6 @@ class Filter(tf.Module):
         return {"estimate": state, "likelihood": log}
 
 
-
 def model():
     """Returns the module; its functions are entry points."""
     return Filter()

@@ -75,6 +75,7 @@ def _tf_aot_cluster_impl(ctx):
             entry_points = [],
             batch_sizes = [],
             buckets = [],
+            own_names = {},
             program = None,
             report = model.report,
             **{name: files[name] for name in EXPORT}

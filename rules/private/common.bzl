@@ -41,9 +41,9 @@ def common_attributes(attributes):
     )
 
 # Attributes of `tf_model`, and what targets had in place of its source.
-_MODEL = ["batch_sizes", "checkpoint", "config", "data", "debug_info", "deps", "dims", "entry_points", "frozen", "golden_calls"] + \
-         ["golden_inputs", "golden_steps", "inputs", "max_batch", "outputs", "rows_independent", "saved_model_tags", "saver"] + \
-         ["signature", "sizes", "source", "weights"]
+_MODEL = ["batch_sizes", "checkpoint", "config", "data", "debug_info", "deps", "dims", "entry_points", "framework", "frozen"] + \
+         ["golden_calls", "golden_inputs", "golden_steps", "inputs", "max_batch", "outputs", "rows_independent", "saved_model_tags"] + \
+         ["saver", "signature", "sizes", "source", "state", "weights"]
 _MOVED = {name: name for name in _MODEL} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
 
 def moved(*, name, model, attributes, described = {}):

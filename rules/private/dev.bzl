@@ -17,6 +17,17 @@ tfaot_jax_repository = repository_rule(
     environ = PIP_ENVIRONMENT,
 )
 
+def _tfaot_jax_libraries_repository_impl(rctx):
+    pip_install(rctx, package = "flax", size = "about 180 MB to download, 600 MB on disk", title = "Flax, Optax, Diffrax, and NumPyro")
+    rctx.file("BUILD", PACKAGES_BUILD.format(name = "libraries"), executable = False)
+
+tfaot_jax_libraries_repository = repository_rule(
+    implementation = _tfaot_jax_libraries_repository_impl,
+    doc = "Installs JAX and libraries of its users with pip, for examples.",
+    attrs = packages_attrs(Label("//tools/python:jax_libraries_requirements.lock")),
+    environ = PIP_ENVIRONMENT,
+)
+
 def _tfaot_command_repository_impl(rctx):
     pip_install(
         rctx,
@@ -144,10 +155,11 @@ tfaot_python_tools_repository = repository_rule(
 )
 
 def tfaot_dev_dependencies():
-    """Declares the repositories `tfaot_jax`, `tfaot_command`, `tfaot_mpi`, `tfaot_aarch64`, and `tfaot_python_tools`, and abseil, for WORKSPACE."""
+    """Declares the repositories `tfaot_jax`, `tfaot_jax_libraries`, `tfaot_command`, `tfaot_mpi`, `tfaot_aarch64`, and `tfaot_python_tools`, and abseil."""
     tfaot_python_tools_repository(name = "tfaot_python_tools")
     tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
+    tfaot_jax_libraries_repository(name = "tfaot_jax_libraries")
     tfaot_command_repository(name = "tfaot_command")
     tfaot_mpi_repository(name = "tfaot_mpi")
 
@@ -164,10 +176,11 @@ def _tfaot_dev_impl(_module_ctx):
     tfaot_python_tools_repository(name = "tfaot_python_tools")
     tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
+    tfaot_jax_libraries_repository(name = "tfaot_jax_libraries")
     tfaot_command_repository(name = "tfaot_command")
     tfaot_mpi_repository(name = "tfaot_mpi")
 
 tfaot_dev = module_extension(
     implementation = _tfaot_dev_impl,
-    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_command`, `tfaot_jax`, `tfaot_mpi`, and `tfaot_python_tools`.",
+    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_command`, `tfaot_jax`, `tfaot_jax_libraries`, `tfaot_mpi`, and `tfaot_python_tools`.",
 )

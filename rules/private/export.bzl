@@ -77,6 +77,7 @@ def exported(ctx, model, *, stem, edge = "cpp", taps = [], report = []):
         entry_points = model.entry_points,
         batch_sizes = model.batch_sizes,
         buckets = model.buckets,
+        own_names = model.own_names,
         program = model.program,
         report = report,
         **files
@@ -136,6 +137,7 @@ def _tf_aot_export_impl(ctx):
         entry_points = graph.entry_points,
         batch_sizes = graph.batch_sizes,
         buckets = graph.buckets,
+        own_names = graph.own_names,
         program = graph.program,
         report = [named(file, ".report." + file.extension) for file in graph.report],
         **({name: named(getattr(graph, name), ending) for name, ending in EXPORT.items() if name not in NAME} | outputs)

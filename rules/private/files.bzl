@@ -15,6 +15,9 @@ EXPORT = {
 }
 CONFIG = ".config.pbtxt"
 
+# What the stage that runs JAX makes of a Python file, for export.
+JAX = {"programs": ".jax"}
+
 # What the naming of a class makes of two of them. If export knows the class, it writes these itself.
 NAME = {
     "manifest": ".model.json",

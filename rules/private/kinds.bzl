@@ -4,6 +4,7 @@ visibility(["//rules/..."])
 
 KINDS = {
     "graph": "a GraphDef",
+    "jax": "a program of JAX",
     "model": "a Python file",
     "saved_model": "a SavedModel",
     "stablehlo": "StableHLO",
@@ -11,6 +12,7 @@ KINDS = {
 
 # A SavedModel is a folder.
 BY_EXTENSION = {
+    "jax": "jax",
     "meta": "graph",
     "mlir": "stablehlo",
     "mlirbc": "stablehlo",
@@ -19,8 +21,11 @@ BY_EXTENSION = {
     "py": "model",
 }
 
-MODELS = "a Python file (.py), a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), or the folder of " + \
-         "a SavedModel"
+MODELS = "a Python file (.py), a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), what tfaot.jax.export " + \
+         "wrote (.jax), or the folder of a SavedModel"
+
+# What a Python file can be of.
+FRAMEWORKS = ["tensorflow", "jax"]
 
 # Attributes that belong to one kind.
 ONLY = {

@@ -1,10 +1,11 @@
 """A model, described once, for everything that is made of it."""
 
+load("@rules_python//python:defs.bzl", "PyInfo")
 load(":export.bzl", "exported", "exporting_attrs", "graph_files", "report")
-load(":files.bzl", "MODEL", "MODEL_EXPORT", "WEIGHTS")
-load(":kinds.bzl", "BY_EXTENSION", "KINDS", "MODELS", "ONLY")
+load(":files.bzl", "JAX", "MODEL", "MODEL_EXPORT", "WEIGHTS")
+load(":kinds.bzl", "BY_EXTENSION", "FRAMEWORKS", "KINDS", "MODELS", "ONLY")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotModelInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "code_of", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "code_of", "declare", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -45,8 +46,34 @@ def _checkpoint(label, files):
 To do: name all files, {1}.index and each {1}.data-?????-of-?????, or a filegroup of them.".format(label, name))
     return indices[0]
 
+def _programs(ctx, source):
+    """Declares the action that runs JAX, with the user's packages and without TensorFlow. Returns the file that export reads."""
+    outputs = declare(ctx, ctx.label.name, JAX)
+    names = ["entry_points", "golden_calls", "golden_steps", "state"]
+    run_stage(
+        ctx,
+        mnemonic = "TfaotJax",
+        progress_message = "Exporting %{label} from JAX",
+        request = {name: getattr(ctx.attr, name) for name in names if getattr(ctx.attr, name)} | {"model": source},
+        inputs = ctx.files.data,
+        outputs = outputs,
+        code = code_of(ctx, ctx.attr.deps),
+        library = ctx.attr._jax_library,
+        main = ctx.file._jax_main,
+        own_packages = True,
+    )
+    return outputs["programs"]
+
 def _tf_model_impl(ctx):
     kind, source = _source(ctx)
+    of_jax = ctx.attr.framework == "jax"
+    if of_jax and kind != "model":
+        fail("{}: framework is jax, but the source is {}. To do: remove framework, or name a Python file.".format(ctx.label, KINDS[kind]))
+    if ctx.attr.state and not of_jax:
+        fail(("{}: state applies only to Python files with framework = \"jax\". To do: remove it; variables of TensorFlow are state " +
+              "by themselves, and tfaot.jax.export takes the state of its programs.").format(ctx.label))
+    if of_jax:
+        kind, source = "jax", _programs(ctx, source)
     for name, only in ONLY.items():
         if getattr(ctx.attr, name) and only != kind:
             fail("{}: {} applies only to {}, but the source is {}. To do: remove it{}.".format(
@@ -80,10 +107,11 @@ def _tf_model_impl(ctx):
         "label": ctx.label,
         "request": request,
         "export_request": export_request | {"golden_steps": ctx.attr.golden_steps},
-        "inputs": ctx.files.data + ctx.files.source + ctx.files.checkpoint + [part for part in request.values() if type(part) == "File"],
-        "code": code_of(ctx, ctx.attr.deps),
-        "program": source if kind == "stablehlo" else None,
+        "inputs": ([] if of_jax else ctx.files.data + ctx.files.source) + ctx.files.checkpoint + [part for part in request.values() if type(part) == "File"],
+        "code": code_of(ctx, [] if of_jax else ctx.attr.deps),
+        "program": source if kind in ["jax", "stablehlo"] else None,
         "entry_points": ctx.attr.entry_points.keys() or ["Run"],
+        "own_names": ctx.attr.entry_points,
         "batch_sizes": ctx.attr.batch_sizes,
         "buckets": [int(bucket) for buckets in ctx.attr.sizes.values() for bucket in buckets if bucket.isdigit()],
     }
@@ -116,6 +144,7 @@ _tf_model = rule(
         "deps": attr.label_list(),
         "dims": attr.string_list_dict(),
         "entry_points": attr.string_dict(),
+        "framework": attr.string(default = FRAMEWORKS[0], values = FRAMEWORKS),
         "frozen": attr.string_list(),
         "golden_calls": attr.string_list(),
         "golden_inputs": attr.label(allow_single_file = [".npz", ".py", ".safetensors"]),
@@ -129,9 +158,12 @@ _tf_model = rule(
         "saver": attr.label(allow_single_file = True),
         "signature": attr.string_dict(),
         "sizes": attr.string_list_dict(),
+        "state": attr.string_dict(),
         "source": attr.label_list(allow_files = True, mandatory = True),
         "weights": attr.label(allow_single_file = [".safetensors"]),
         "weights_stored": attr.string_dict(),
+        "_jax_library": attr.label(default = "//py/tfaot/jax", providers = [PyInfo], cfg = "exec"),
+        "_jax_main": attr.label(default = "//tools:jax_export.py", allow_single_file = [".py"], cfg = "exec"),
     } | exporting_attrs() | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo, TfaotModelInfo],
     toolchains = [TOOLCHAIN_TYPE],
@@ -162,6 +194,7 @@ def tf_model(
         deps = [],
         dims = {},
         entry_points = {},
+        framework = "tensorflow",
         frozen = None,
         golden_calls = [],
         golden_inputs = None,
@@ -175,9 +208,10 @@ def tf_model(
         saver = None,
         signature = {},
         sizes = {},
+        state = {},
         weights = None,
         **kwargs):
-    """Describes a TensorFlow model. `tf_aot_library`, `tf_aot_hlo`, and `tf_aot_clusters` take it as their `model`.
+    """Describes a model of TensorFlow or JAX. `tf_aot_library`, `tf_aot_hlo`, and `tf_aot_clusters` take it as their `model`.
 
     It is exported once for all libraries, and once for all HLO, whose edge keeps dtypes that C++ lacks. Bazel does so only when a
     target needs it. Clusters are cut from the model itself. The output group `report` says what stands in the way of compiling it.
@@ -185,9 +219,9 @@ def tf_model(
     Args:
       name: (str) the target's name
       source: (Label) the model, whose file says what it is: a Python file; a SavedModel, as a filegroup of its folder or a rule that
-        makes such a folder; a GraphDef (`.pb` or `.pbtxt`) or MetaGraphDef (`.meta`); or StableHLO, such as `jax.export` writes, as a
-        portable artifact (`.mlirbc`) or text (`.mlir`). A Python file defines `input_fn()` and `model_fn(features, labels)`, or
-        `model`, which is a function, a tf.function, a tf.Module, or a Keras model.
+        makes such a folder; a GraphDef (`.pb` or `.pbtxt`) or MetaGraphDef (`.meta`); or StableHLO, as a
+        portable artifact (`.mlirbc`) or text (`.mlir`); or what `tfaot.jax.export` wrote (`.jax`). A Python file defines `input_fn()`
+        and `model_fn(features, labels)`, or `model`, which is a function, a tf.function, a tf.Module, or a Keras model.
       batch_sizes: (list[int]) batch sizes to compile for, in increasing order. The class then takes any batch up to
         `max_batch`.
       checkpoint: (Label or list[Label]) of a GraphDef, the checkpoint that has the values of its variables: its `.index` file or
@@ -200,6 +234,8 @@ def tf_model(
         that of one of `sizes`
       entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them. By
         default, the model's first entry point, as `Run`.
+      framework: (str) what a Python file is of: `tensorflow`, or `jax`, which runs with the packages in `deps`
+        (docs/guide/jax.md)
       frozen: (list[str]) patterns of the variables that become constants of the code; `!pattern` excludes some again. By
         default, all variables are frozen if the model writes none of them and compiles to one function; otherwise none is.
       golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
@@ -220,6 +256,8 @@ def tf_model(
       sizes: (dict[str, list[int]]) a size that differs from call to call, such as a length: its name, and the sizes to compile for, in
         increasing order: `{"time": [16, 64, 256]}`. `dims` says where inputs have it: `{"tokens": [None, "time"]}`. The class takes
         any size up to the largest (docs/guide/sizes.md).
+      state: (dict[str, str]) of a Python file of JAX, arguments that become variables of the class, and where results have their
+        new values: `{"params": "params"}`, or `{"params": "0"}` in a tuple. An argument that is only read has an empty one.
       weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
         values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
         `bfloat16` or `int8`; and `tolerance`, how much that may change outputs, relative to an output's largest value.
@@ -237,6 +275,7 @@ def tf_model(
         debug_info = debug_info,
         default_frozen = frozen == None,
         deps = deps,
+        framework = framework,
         dims = {
             label: ["?" if size == None else str(size) for size in sizes]
             for label, sizes in (dims or {}).items()
@@ -255,6 +294,7 @@ def tf_model(
         saver = saver,
         signature = signature,
         sizes = {size: [str(bucket) for bucket in buckets] for size, buckets in (sizes or {}).items()},
+        state = state,
         source = [source] if type(source) in ("string", "Label") else source,
         weights = stored.pop("file", None),
         weights_stored = stored,

@@ -22,6 +22,9 @@ def _cluster_resources(_os, _inputs):
 def _compile_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1000}
 
+def _jax_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1300}
+
 def _name_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
@@ -55,6 +58,7 @@ _RESOURCES = {
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
+    "TfaotJax": _jax_resources,
     "TfaotName": _name_resources,
     "TfaotPackage": _package_resources,
     "TfaotPage": _page_resources,
@@ -200,6 +204,7 @@ def run_stage(
         inputs = [],
         library = None,
         main = None,
+        own_packages = False,
         programs = None):
     """Declares the action of a stage.
 
@@ -214,6 +219,7 @@ def run_stage(
       inputs: (list[File]) files that the main reads, besides those in its request
       library: (Target) the stage's Python package; by default, the one in `stage_attrs`
       main: (File) the stage's main; by default, the one in `stage_attrs`
+      own_packages: (bool) whether packages of the user's code come before those of the toolchain
       programs: (depset[File]) files of programs that the main runs
     """
     flags = _flags(ctx, request | {"out_" + name: value for name, value in outputs.items()})
@@ -235,7 +241,9 @@ def run_stage(
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
     flags.add(main, format = "--stage_main=%s")
-    flags.add_all(own + roots.keys() + toolchain.imports.to_list() + others, format_each = "--stage_path=%s")
+    packages = toolchain.imports.to_list()
+    packages = others + packages if own_packages else packages + others
+    flags.add_all(own + roots.keys() + packages, format_each = "--stage_path=%s")
     unused = []
     if for_errors:
         unused.append(ctx.actions.declare_file(outputs[0].basename + ".unused_inputs", sibling = outputs[0]))

@@ -15,6 +15,7 @@ def _tf_aot_verify_impl(ctx):
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
         request = read(graph, "verify") | {
+            "entry_points": graph.own_names,
             "program": graph.program,
             "unseen": ctx.attr.unseen,
             "strict": ctx.attr.strict or ctx.attr._strict[BuildSettingInfo].value,

@@ -124,6 +124,7 @@ class Exported:
         *,
         unseen: tuple[str, ...] = (),
         program: Path | None = None,
+        entry_points: tuple[tuple[str, str], ...] = (),
         strict: bool = True,
     ) -> dict[str, npt.NDArray[Any]]:
         """Runs the verify stage in a child, because this process forks and so must not have threads. Reads its output `name`."""
@@ -141,6 +142,7 @@ class Exported:
                     out_goldens=self.path(name),
                     unseen=unseen,
                     program=None if program is None else str(program),
+                    entry_points=entry_points,
                     strict=strict,
                 )
             )

@@ -62,7 +62,7 @@ class Build:
         self._root = folder
         self._stages = stages
         self.step = step
-        self._kind = options.kind_of(self._values["source"])
+        self._kind = options.kind_of(self._values["source"], self._values["framework"])
         options.check(self._values, self._kind)
         self.levels = levels(self._values, platform or cxx.HERE)
         """The CPU levels, lowest first."""
@@ -113,6 +113,11 @@ class Build:
 
     def export(self, *, edge: str = "cpp") -> None:
         """Runs the export stage."""
+        if self._values["framework"] == "jax":
+            self.step("exporting it from JAX")
+            wanted = {name: self._values[name] for name in ("entry_points", "golden_calls", "golden_steps", "state")}
+            wanted = {name: value for name, value in wanted.items() if value} | {"model": self._values["source"]}
+            self._run("jax_export", wanted, _FILES.JAX)
         self.step("exporting the graph")
         values = {name: value for name, value in self._values.items() if value}
         for key, value in values.pop("weights", {}).items():
@@ -125,7 +130,7 @@ class Build:
             values["weights" if key == "file" else f"weights_{key}"] = value
         named = [*_FILES.MODEL, *_FILES.MODEL_EXPORT, *_ALSO_EXPORT, *(f"weights_{key}" for key in _FILES.WEIGHTS)]
         request = {name: values[name] for name in named if name in values}
-        request |= {self._kind: values["source"], "edge": edge, "frozen": self._values["frozen"]}
+        request |= {self._kind: self._source, "edge": edge, "frozen": self._values["frozen"]}
         request["out_configs"] = [self.path(_FILES.CONFIG, entry.stem) for entry in self.entries]
         self._run("export", request, _FILES.EXPORT | _FILES.NAME)
 
@@ -176,7 +181,8 @@ class Build:
         request = {
             "unseen": self._values["unseen"],
             "strict": self._values["strict"],
-            "program": self._values["source"] if self._kind == "stablehlo" else None,
+            "program": self._source if self._kind in ("jax", "stablehlo") else None,
+            "entry_points": self._values["entry_points"],
         }
         self._run("verify", request, _FILES.VERIFY)
 
@@ -341,6 +347,12 @@ class Build:
                 out_archive=archive,
             )
         )
+
+    @property
+    def _source(self) -> str:
+        """The file or folder that export reads."""
+        of_jax = self._values["framework"] == "jax"
+        return self.path(_FILES.JAX["programs"]) if of_jax else str(self._values["source"])
 
     @property
     def _entry_points(self) -> list[str]:

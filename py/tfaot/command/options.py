@@ -249,13 +249,25 @@ def _value(default: str) -> Any:
     return constants[default] if default in constants else json.loads(default)
 
 
-def kind_of(model: str) -> str:
-    """Returns what a model is: one of `graph`, `model` for a Python file, `saved_model`, and `stablehlo`.
+def kind_of(model: str, framework: str) -> str:
+    """Returns what a model is: one of `graph`, `jax`, `model` for a Python file of TensorFlow, `saved_model`, and `stablehlo`.
 
     Raises:
-      TfaotError: nothing is there, or its name doesn't say.
+      TfaotError: nothing is there, its name doesn't say, or it isn't what a framework has.
     """
     path = Path(model)
+    if framework not in _KINDS["FRAMEWORKS"]:
+        raise TfaotError(
+            f"--framework {framework}: there is no such framework",
+            exists=", ".join(_KINDS["FRAMEWORKS"]),
+            do="give one of these",
+        )
+    if framework == "jax" and path.exists():
+        if path.suffix != ".py":
+            raise TfaotError(
+                f"--framework jax: {model} isn't a Python file", do="remove --framework, or name such a file"
+            )
+        return "jax"
     if path.is_dir():
         return "saved_model"
     if not path.exists():
@@ -282,6 +294,11 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             raise TfaotError(
                 f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
             )
+    if values["state"] and values["framework"] != "jax":
+        raise TfaotError(
+            "--state applies only to Python files with --framework jax",
+            do="remove it; variables of TensorFlow are state by themselves, and tfaot.jax.export takes the state of its programs",
+        )
     numbers = [(name, values[name]) for name in ("golden_steps", "max_batch", "replicas")]
     for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
         if number is not None and int(number) < 1:

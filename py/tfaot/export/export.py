@@ -213,6 +213,8 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     unset = frozenset(getattr(source, "unset", ())) if request.weights is None else frozenset[str]()
     if request.frozen is None and user is not None:
         frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
+    elif request.frozen is None and request.model.jax is not None:
+        frozen -= unset
     elif refused := sorted(frozen & unset):
         raise TfaotError(
             f"{what}: {caller.option('frozen')} names {len(refused)} variable(s) for which the model has no value",

@@ -9,8 +9,8 @@ import numpy as np
 
 from tfaot.core import caller, dtypes, manifest
 from tfaot.core.errors import TfaotError
+from tfaot.core.user_code import SEED
 from tfaot.export.sources.golden_inputs import GivenInputs
-from tfaot.export.sources.user_code import SEED
 from tfaot.export.traced import Array, Edge, Function, Source, shown
 
 

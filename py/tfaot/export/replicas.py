@@ -62,7 +62,7 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
     if replicas > 1 and manifest.max_batch:
         raise TfaotError(
             f"{what}: the model reduces over {replicas} replicas, but has batch sizes",
-            exists="a run that is split would reduce as often as it has parts",
+            exists="a run in parts would reduce as often as it has parts",
             do="fix the batch with dims, without batch_sizes",
         )
     if replicas > 1 and manifest.weights.names:

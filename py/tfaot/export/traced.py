@@ -129,13 +129,13 @@ class Dims:
     named: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
     """Dimensions that stay open: the name of the open size, by an input's label and the dimension."""
 
-    def fix(self, what: str, edges: Sequence[Edge], *, batches: bool = True) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
 
         Args:
           what: names the model or its file, for messages.
           edges: all inputs of an entry point.
-          batches: whether the model can have batches.
+          lengths: whether the model's other dimensions can stay open, too.
 
         Raises:
           TfaotError: a given shape contradicts the model's, or a dimension stays unknown. The message lists all of them.
@@ -180,7 +180,7 @@ class Dims:
             if any(edge.shape is None for edge in unknown):
                 empty = "[]" if caller.in_bazel() else "nothing"
                 sizes += f"; of an unknown rank, write a size for each dimension, or {empty} for a scalar"
-            rows = batches and not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
+            rows = not self.batched and any(edge.shape and edge.shape[0] is None for edge in unknown)
             batch = f"; any number of rows is {caller.option('batch_sizes')}" if rows else ""
             raise TfaotError(
                 f"{what}: {len(unknown)} input(s) have dimensions that aren't known at build time",
@@ -189,7 +189,7 @@ class Dims:
                     for edge in unknown
                 ),
                 do=f"fix them in the model, or with {caller.setting('dims', example)}{sizes}{batch}"
-                + (_lengths(unknown, example) if batches else ""),
+                + (_lengths(unknown, example) if lengths else ""),
             )
         return tuple(fixed)
 

@@ -140,13 +140,7 @@ def _goldens(
     measured = measure(manifest, graph, run)
     rows = _rows(calls, run, measured)
     if request.program is not None:
-        program.check(
-            request.program,
-            manifest.entry_points[0],
-            [call.inputs for call in calls],
-            rows,
-            what=manifest.cpp_class,
-        )
+        program.check(request.program, dict(request.entry_points), manifest, run, rows)
     seen = sensitivity.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
     unverified = _unverified(calls, sights, seen.unseen_variables(), request.unseen)

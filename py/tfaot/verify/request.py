@@ -21,4 +21,6 @@ class Request:
     sources: str | None = None
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     program: str | None = None
-    """The program that the graph was converted from, if it was: StableHLO."""
+    """The program that the graph was converted from, if it was: StableHLO, or programs that JAX exported."""
+    entry_points: tuple[tuple[str, str], ...] = ()
+    """Pairs of an entry point's C++ name and the program's own. By default, the first program."""

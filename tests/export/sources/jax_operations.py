@@ -14,6 +14,9 @@ import numpy as np
 from jax import export, lax
 from jaxlib import _jax
 
+import tfaot.jax
+from tfaot.core import programs as files
+
 FROM_HLO = "from_hlo"
 """The program that was HLO."""
 
@@ -344,9 +347,87 @@ def main(path: str) -> None:
             drawn = export.export(jax.jit(lambda k: jax.random.uniform(k, (3,))), platforms=["cpu"])(key)
             out.writestr(f"{name}.mlir", drawn.mlir_module())
         jax.config.update("jax_use_shardy_partitioner", True)
+        add_models(out)
         (size,) = export.symbolic_shape("size")
         opened = export.export(jax.jit(jnp.tanh), platforms=["cpu"])(jax.ShapeDtypeStruct((size,), np.float32))
         out.writestr("opened.mlirbc", opened.mlir_module_serialized)
+
+
+def add_models(out: zipfile.ZipFile) -> None:
+    """Adds models that `tfaot.jax` exports, `NAME.jax`, with inputs and JAX's results in `NAME.models`."""
+    (batch,) = export.symbolic_shape("batch")
+    shape = jax.ShapeDtypeStruct
+    weights = {"dense": [f(4, 3), f(3)], "scale": np.float32(0.5)}
+
+    def step(weights: Any, count: Any, x: Any) -> Any:
+        loss, gradient = jax.value_and_grad(
+            lambda w: jnp.mean(jnp.tanh(x @ w["dense"][0] + w["dense"][1]) ** 2 * w["scale"])
+        )(weights)
+        return jax.tree.map(lambda w, g: w - 0.1 * g, weights, gradient), {"loss": loss, "n": count + 1}
+
+    def predict(weights: Any, *, x: Any) -> Any:
+        return x @ weights["dense"][0]
+
+    state = {"weights": "0", "count": "1/n"}
+    training = tfaot.jax.export(step, weights, np.int32(0), shape((5, 4), np.float32), state=state, name="step")
+    reading = tfaot.jax.export(predict, weights, x=shape((2, 4), np.float32), state=state, name="predict")
+    x, y = f(5, 4), f(2, 4)
+    once, _ = step(weights, 0, x)
+    twice, last = step(once, 1, x)
+    add(out, "step", [training, reading], {"x": x, "y": y, "loss": last["loss"], "output": predict(twice, x=y)})
+
+    def drawn(key: Any, fast: Any, n: Any) -> Any:
+        key, own = jax.random.split(key)
+        return {"key": key, "x": jax.random.uniform(own, (3,)) + n, "bits": jax.random.bits(fast, (4,))}
+
+    keys = jax.random.key(7), jax.random.key(8, impl="rbg")
+    n = np.float32(2)
+    add(out, "keys", [tfaot.jax.export(drawn, *keys, n, state=["key"])], {"n": n, **drawn(*keys, n)})
+
+    def rows(x: Any, images: Any, table: Any) -> Any:
+        def cell(state: Any, value: Any) -> Any:
+            state = jnp.tanh(state @ table[:3] + value @ table)
+            return state, jnp.sort(state, 1)
+
+        last, all_ = lax.scan(cell, jnp.zeros((x.shape[0], 3)), jnp.swapaxes(x, 0, 1))
+        taps = jnp.linspace(-1, 1, 36, dtype=np.float32).reshape(3, 3, 1, 4)
+        pooled = pool(conv(images, taps, (2, 2)), -jnp.inf, lax.max, 2, 2, "VALID")
+        best = lax.top_k(last, 2)[1]
+        return {"all": jnp.swapaxes(all_, 0, 1), "best": best, "pooled": pooled.reshape(pooled.shape[0], -1)}
+
+    shapes = shape((batch, 5, 4), np.float32), shape((batch, 8, 8, 1), np.float32), shape((4, 3), np.float32)
+    values = f(7, 5, 4), f(7, 8, 8, 1), f(4, 3)
+    names = dict(zip(("x", "images", "table"), values, strict=True))
+    add(out, "rows", [tfaot.jax.export(rows, *shapes)], {**names, **rows(*values)})
+    few = f(4, 3).astype(jnp.float8_e4m3fn), (4 * f(4, 3)).astype(jnp.int4)
+
+    def narrow(x: Any) -> Any:
+        eight, four = x.astype(jnp.float8_e5m2).astype(np.float32), (x * 2).astype(jnp.uint4).astype(np.float32)
+        exact = jnp.dot(x.astype(jnp.float8_e4m3fn), few[0], preferred_element_type=np.float32)
+        return {"eight": eight, "four": four, "dot": exact, "weights": x @ few[1].astype(np.float32)}
+
+    x = np.abs(f(2, 4))
+    add(out, "narrow", [tfaot.jax.export(narrow, shape((2, 4), np.float32))], {"x": x, **jax.jit(narrow)(x)})
+    mean = tfaot.jax.export(lambda x: x - x.mean(0), shape((batch, 3), np.float32))
+    add(out, "mean", [mean], {})
+    large = f(300, 300)
+    add(out, "large", [tfaot.jax.export(lambda x: x @ large, shape((2, 300), np.float32))], {"x": f(2, 300)})
+
+
+def add(out: zipfile.ZipFile, name: str, exported: Any, values: dict[str, Any]) -> None:
+    """Adds a model."""
+    file, arrays = io.BytesIO(), io.BytesIO()
+    files.write(file, tfaot.jax.joined(exported, source=f"{name}.py"))
+    out.writestr(f"{name}.jax", file.getvalue())
+    keys = {
+        key: jax.random.key_data(value) for key, value in values.items() if hasattr(value, "dtype") and _is_key(value)
+    }
+    np.savez(arrays, **{key: np.asarray(value) for key, value in {**values, **keys}.items()})
+    out.writestr(f"{name}.models", arrays.getvalue())
+
+
+def _is_key(value: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _stored(value: Any) -> Any:

@@ -106,7 +106,9 @@ def _lowered(
                 )
             held = [lowering.Argument(variable.name, variable.dtype, variable.shape) for variable in variables]
             names = [output.name for output in entry.outputs]
-            lowered = lowering.lower(_with_marks(graph, inputs, names), inputs, held, names, stage="hlo_serialized", for_shapes=True)
+            lowered = lowering.lower(
+                _with_marks(graph, inputs, names), inputs, held, names, stage="hlo_serialized", for_shapes=True
+            )
             modules.append(hlo_pb2.HloModuleProto.FromString(lowered))
     except Exception as error:  # its types say nothing, so use its text
         raise TfaotError(

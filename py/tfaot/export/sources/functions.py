@@ -17,11 +17,11 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.core import caller, knowledge
 from tfaot.core.errors import TfaotError
+from tfaot.core.user_code import MODULE
 from tfaot.export.rewrites.freeze import LIMIT
 from tfaot.export.sources import tables
 from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name
-from tfaot.export.sources.user_code import MODULE
 from tfaot.export.traced import Array, Edge, Function
 from tfaot.graph.attributes import shape_of
 from tfaot.graph.names import take

@@ -12,8 +12,9 @@ import numpy as np
 
 from tfaot.core import caller, safetensors
 from tfaot.core.errors import TfaotError, listed
+from tfaot.core.user_code import MODULE
 from tfaot.export.sources.functions import Leaf, leaves_of
-from tfaot.export.sources.user_code import MODULE, UserCode
+from tfaot.export.sources.user_code import UserCode
 from tfaot.export.traced import Array, Dims, Edge, Function, Source
 
 _OF_A_STEP = re.compile(r"step(\d+)/(.+)", re.DOTALL)
@@ -80,11 +81,19 @@ def called(
     Raises:
       TfaotError: it raised an exception, or returned something else.
     """
-    leaves = leaves_of(user.call_with("golden_fn", [step, rng], entry_point))
+    return in_order(user.path, leaves_of(user.call_with("golden_fn", [step, rng], entry_point)), entry_point, inputs)
+
+
+def in_order(path: str, leaves: Sequence[Leaf], entry_point: str, inputs: Sequence[Edge]) -> Sequence[Array]:
+    """Returns what a file's `golden_fn` gave, in the order of the inputs.
+
+    Raises:
+      TfaotError: it isn't what the entry point takes.
+    """
     values = _in_order(leaves, [edge.label for edge in inputs])
     if values is None:
         raise TfaotError(
-            f"{user.path}: golden_fn returned {len(leaves)} array(s) for {entry_point}"
+            f"{path}: golden_fn returned {len(leaves)} array(s) for {entry_point}"
             + (f": {listed(['/'.join(leaf.keys) or '(alone)' for leaf in leaves])}" if leaves else ""),
             exists="it takes " + listed([edge.label for edge in inputs]),
             do="return one array for each input, in the nest in which the function takes them",

@@ -10,7 +10,10 @@ from tfaot.export.sources import debug_info, mlir
 
 _ALIAS = re.compile(r"(#loc\d*) = (loc\(.*\))$")
 """A line that names a location."""
-_FRAME = re.compile(rf"({mlir.STRING}):(\d+):\d+|#loc\d*\b")
+_FRAME = re.compile(rf'({mlir.STRING}):(\d+):\d+|#loc\d*\b|"([^"]+\.\w+):(\d+)"(?!:)')
+"""A frame, another location, or a name from `named`."""
+_NO_FILE = '"dummy_file_name"'
+"""What TensorFlow has in the place of a file, for operations of its own."""
 _NESTING = 100
 """How deep locations can refer to each other."""
 
@@ -53,13 +56,24 @@ def places(text: str, ends: Sequence[str], path: str) -> list[str]:
     return [place(location) for location in ends]
 
 
+def named(text: str, path: str) -> str:
+    """Returns a module whose locations are names, `file:line` of user code. XLA keeps names, and drops frames."""
+    lines, ends = split(text)
+    return "\n".join(
+        line + (f' loc("{place}")' if place else "")
+        for line, place in zip(lines, places(text, ends, path), strict=True)
+    )
+
+
 def _place(location: str, named: Mapping[str, str], path: str, nesting: int) -> str:
     for frame in _FRAME.finditer(location):
-        if frame[1] is None:
+        if frame[3]:
+            place = f"{frame[3]}:{frame[4]}"
+        elif frame[1] is None:
             place = _place(named.get(frame[0], ""), named, path, nesting - 1) if nesting else ""
         else:
             shown = path if frame[1] == '"-"' else debug_info.shown(frame[1][1:-1])
             place = f"{shown}:{frame[2]}" if shown else ""
-        if place:
+        if place and frame[1] != _NO_FILE:
             return place
     return ""

@@ -16,12 +16,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from tfaot.core.stablehlo_text import STRING as STRING
+from tfaot.core.stablehlo_text import VALUE as VALUE
+
 Array = npt.NDArray[Any]
 
-STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-"""A string, in which a bracket or a comma means nothing."""
-VALUE = r"%[\w$.-]+"
-"""A value's name."""
 LOOP = "stablehlo.while"
 REDUCTION = "stablehlo.reduce"
 _REGIONS_LAST = {LOOP: "cond {", REDUCTION: "reducer("}
@@ -35,6 +34,10 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "f16": np.dtype(np.float16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    "i4": np.dtype(ml_dtypes.int4),
+    "ui4": np.dtype(ml_dtypes.uint4),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "complex<f32>": np.dtype(np.complex64),
     "complex<f64>": np.dtype(np.complex128),
 }

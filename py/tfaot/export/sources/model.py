@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfaot.core import caller
+from tfaot.core import caller, programs
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources import python_file
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model as the target specifies it: exactly one of `model`, `saved_model`, `graph`, and `stablehlo`."""
+    """A model as the target specifies it: exactly one of `model`, `saved_model`, `graph`, `stablehlo`, and `jax`."""
 
     model: str | None = None
     """A Python file."""
@@ -44,12 +44,16 @@ class Model:
     """A GraphDebugInfo: source lines of `graph`."""
     stablehlo: str | None = None
     """A program in StableHLO."""
+    jax: str | None = None
+    """Programs that JAX exported (`core/programs.py`)."""
     golden_inputs: str | None = None
     """Inputs to verify, in place of the source's own or of random ones: a Python file, `.npz`, or `.safetensors`."""
 
     @property
     def path(self) -> str:
         """The file or folder, for messages."""
+        if self.jax is not None:
+            return programs.read(self.jax).source
         return self.model or self.saved_model or self.graph or self.stablehlo or ""
 
     @property
@@ -79,7 +83,7 @@ class Model:
             raise TfaotError(
                 caller.setting("golden_inputs", self.golden_inputs), exists="nothing at this path", do="check the path"
             )
-        files = (self.path, self.config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
+        files = (self.jax or self.path, self.config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
         for path in filter(None, files):
             if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
                 raise TfaotError(
@@ -120,6 +124,10 @@ class Model:
             from tfaot.export.sources.stablehlo import StablehloSource
 
             return StablehloSource(self.stablehlo)
+        if self.jax is not None:
+            from tfaot.export.sources.jax_program import JaxSource
+
+            return JaxSource(self.jax)
         assert self.model is not None
         if self.is_model_fn:
             from tfaot.export.sources.model_fn import ModelFnSource

@@ -15,9 +15,10 @@ from tensorflow.core.framework import graph_pb2
 from tfaot.core import caller
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config
+from tfaot.core.user_code import SEED
 from tfaot.export.sources.functions import sources_of
 from tfaot.export.sources.ref_variables import REFS
-from tfaot.export.sources.user_code import SEED, UserCode, seed_everything
+from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function
 from tfaot.graph.attributes import shape_of

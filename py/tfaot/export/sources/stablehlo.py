@@ -19,10 +19,12 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_library, op_def_registry
 
-from tfaot.core import caller, packed
+from tfaot.core import caller, stablehlo_text
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources import lapack, locations, mlir
+from tfaot.core.programs import Program
+from tfaot.export.sources import lapack, locations, mlir, open_batch
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
+from tfaot.export.sources.subgraph import add_done
 from tfaot.export.traced import Array, Dims, Edge, Function
 from tfaot.graph import lowering
 from tfaot.graph.attributes import complete
@@ -36,6 +38,8 @@ _SHARDY = re.compile(rb", sdy\.sharding_rule = #sdy\.op_sharding_rule<(?:->|[^>-
 """In a text, the attributes of Shardy that JAX gives calls of LAPACK, and that TensorFlow doesn't know."""
 _PREFIX = "tfaot_kept_"
 """The names of functions that stand for operations that aren't converted."""
+_CONSTANT = "tfaot_constant_"
+"""The names of functions that stand for large constants."""
 _WRAPPED = "_wrapped_jax_export_main"
 """The function with the names of arguments, if main only computes sizes for it."""
 _ROUNDS = 20
@@ -65,19 +69,24 @@ class StablehloSource:
     entry_points = (ENTRY_POINT,)
     default_entry_point = ENTRY_POINT
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, program: Program | None = None) -> None:
         """Reads the program.
 
         Args:
           path: StableHLO, as a portable artifact or as text.
+          program: a program with names for its arguments and results, and variables among them. The path then only names its file.
 
         Raises:
           TfaotError: it isn't StableHLO, or the wheel can't read it.
         """
         self._path = path
-        with open(path, "rb") as file:
-            data = packed.with_packed_bits(file.read())
-        self._data = data
+        self._program = program
+        if program is None:
+            with open(path, "rb") as file:
+                data = file.read()
+        else:
+            data = program.text.encode()
+        data = stablehlo_text.readable(data)
         self._text = self._read(data)
         self._signature = self._main()
 
@@ -89,25 +98,26 @@ class StablehloSource:
                 exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
                 do=f"remove {caller.option('entry_points')}, and compile each program by itself",
             )
-        if dims.batched:
-            raise TfaotError(
-                f"{self._path}: {caller.option('batch_sizes')} with StableHLO",
-                exists="a program for one size, whose constants depend on it",
-                do=f"remove {caller.option('batch_sizes')}, and fix the batch with {caller.option('dims')} or in the export",
-            )
-        edges = dims.fix(self._path, self._signature.edges, batches=False)
-        text = self._text
-        if any(None in (edge.shape or ()) for edge in self._signature.edges):
-            text = self._refined(edges)
+        edges = dims.fix(self._path, self._signature.edges, lengths=False)
         try:
-            converted = _converted(text, what=self._path)
-            return _graph(converted, edges, self._signature.labels, name=entry_point)
+            if any(None in (edge.shape or ()) for edge in edges):
+                converted = _opened([self._converted(_sized(edges, size)) for size in open_batch.SIZES])
+            else:
+                converted = self._converted(edges)
+            return _graph(converted, edges, self._signature, name=entry_point)
         except MlirError as error:
             raise TfaotError(
                 f"{self._path}: TensorFlow can't convert this program",
                 details=str(error),
                 do="leave out what the message names, or report it to rules_tfaot",
             ) from None
+
+    @property
+    def variables(self) -> dict[str, Type]:
+        """The variables among the arguments and the results."""
+        main = self._signature
+        pairs = zip((*main.variables, *main.written), (*main.takes, *main.types), strict=False)
+        return {name: type_ for name, type_ in pairs if name}
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
         """Returns nothing, because a program has no variables; see `traced.Source`."""
@@ -120,6 +130,11 @@ class StablehloSource:
         """Returns None, because a program says nothing about its inputs' values."""
         return None
 
+    def _converted(self, edges: Sequence[Edge]) -> _Converted:
+        """Converts the program for sizes of its inputs."""
+        known = all(None not in (edge.shape or ()) for edge in self._signature.edges)
+        return _converted(self._text if known else self._refined(edges), what=self._path)
+
     def _read(self, data: bytes) -> str:
         """Returns the program as text with locations, which have the names of arguments."""
         try:
@@ -130,7 +145,7 @@ class StablehloSource:
                     if "sdy" in str(error):
                         raise
                     raise self._unreadable(error, artifact[1].decode()) from None
-            return mlir.run(_SHARDY.sub(b"", data), "symbol-dce", locations=True)
+            return stablehlo_text.decomposed(mlir.run(_SHARDY.sub(b"", data), "symbol-dce", locations=True))
         except MlirError as error:
             if "sdy" in str(error):
                 raise TfaotError(
@@ -153,7 +168,8 @@ class StablehloSource:
                 tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
                 for edge in edges
             ]
-            results = _module_node(self._data, arguments, self._signature.types, name="program")
+            module = locations.named(self._text, self._path)
+            results = _module_node(module, arguments, self._signature.types, name="program")
         try:
             text = lowering.lower(
                 graph.as_graph_def(),
@@ -192,6 +208,8 @@ class StablehloSource:
                 do="call the function that the program starts at main",
             )
         named = locations.aliases(lines)
+        if self._program is not None:
+            return _Main.of(main, [value.label for value in self._program.arguments], self._path).named(self._program)
         names = [_named(argument.location, named) for argument in main.arguments]
         if (inner := signatures.get(_WRAPPED)) and not any(names):
             own = [argument for argument in inner.arguments if "jax.global_constant" not in argument.attributes]
@@ -208,8 +226,27 @@ class _Main:
     """The inputs, named by their position."""
     labels: tuple[str, ...]
     """Names of the outputs."""
+    takes: tuple[Type, ...]
+    """Types of the inputs."""
     types: tuple[Type, ...]
     """Types of the outputs."""
+    variables: tuple[str, ...] = ()
+    """For each input, the variable that it is, or nothing. Empty if there are none."""
+    written: tuple[str, ...] = ()
+    """For each output, the variable whose new value it is, or nothing. Empty if there are none."""
+
+    def named(self, program: Program) -> _Main:
+        """Returns the same with the names and the variables of a program."""
+        return dataclasses.replace(
+            self,
+            edges=tuple(
+                dataclasses.replace(edge, label=value.label)
+                for edge, value in zip(self.edges, program.arguments, strict=True)
+            ),
+            labels=tuple(value.label for value in program.results),
+            variables=tuple(value.label if value.variable else "" for value in program.arguments),
+            written=tuple(value.label if value.variable else "" for value in program.results),
+        )
 
     @classmethod
     def of(cls, main: Signature, names: Sequence[str], path: str) -> _Main:
@@ -230,7 +267,8 @@ class _Main:
             info = re.search(rf"jax\.result_info = ({mlir.STRING})", result.attributes)
             default = "output" if len(main.results) == 1 else f"output_{index}"
             labels.append(_output_label(_unquoted(info[1]) if info else "") or default)
-        return cls(tuple(edges), tuple(labels), tuple(result.type for result in main.results))
+        takes, types = (tuple(each.type for each in values) for values in (main.arguments, main.results))
+        return cls(tuple(edges), tuple(labels), takes, types)
 
 
 def _dtype(type_: Type, path: str) -> int:
@@ -322,8 +360,10 @@ class _Kept:
         takes = ", ".join(f"{names[v]}: {t}" for v, t in zip(self.values, self.operands, strict=True))
         types = ", ".join(map(str, self.statement.result_types))
         gives = ", ".join(self.statement.results)
+        # XLA computes the shapes of programs that say so.
         return (
-            f"module {{\n  func.func public @main({takes}) -> ({types}) {{\n{text}\n"
+            "module attributes {jax.uses_shape_polymorphism = true} {\n"
+            f"  func.func public @main({takes}) -> ({types}) {{\n{text}\n"
             f"    return {gives} : {types}\n  }}\n}}\n"
         )
 
@@ -342,6 +382,61 @@ class _Converted:
     """The line of user code for each of these: `file:line`, or nothing."""
     kept: Mapping[str, _Kept]
     """The operations that stay as they are, by the functions that the text calls instead."""
+    constants: Mapping[str, str]
+    """The text of large constants, by the functions that the text calls instead: all that reads lines would read them again."""
+    variants: Sequence[Sequence[str]] = ()
+    """For any batch, each line for each of `open_batch.SIZES`."""
+
+
+def _sized(edges: Sequence[Edge], batch: int) -> list[Edge]:
+    """Returns inputs with a batch in the place of open sizes."""
+    return [
+        dataclasses.replace(edge, shape=tuple(batch if size is None else size for size in edge.shape or ()))
+        for edge in edges
+    ]
+
+
+def _opened(programs: Sequence[_Converted]) -> _Converted:
+    """Returns a program for any batch from those for `open_batch.SIZES`.
+
+    Raises:
+      MlirError: they differ in more than their sizes.
+    """
+    lines = open_batch.merge([program.lines for program in programs])
+    first, *others = programs
+    if any(program.kept.keys() != first.kept.keys() or program.constants != first.constants for program in others):
+        raise MlirError("error: the operations or their large constants depend on the batch")
+    kept = {}
+    for name, one in first.kept.items():
+        all_ = [program.kept[name] for program in programs]
+        text = "\n".join(open_batch.merge([each.statement.text.splitlines() for each in all_]).merged)
+        kept[name] = _Kept(
+            dataclasses.replace(one.statement, text=text),
+            tuple(open_batch.opened(types) for types in zip(*(each.operands for each in all_), strict=True)),
+            open_batch.merge([each.constants for each in all_]).merged,
+        )
+    return dataclasses.replace(first, lines=lines.merged, kept=kept, variants=lines.variants)
+
+
+_LARGE = re.compile(r'stablehlo\.constant (dense<"0x[0-9A-Fa-f]{65536,}"> : (tensor<[^<>]*(?:<f\d+>)?>))')
+
+
+def _without_large(text: str) -> tuple[str, dict[str, str]]:
+    """Replaces large constants by calls. Returns the text, and the constants by the function that it calls."""
+    constants: dict[str, str] = {}
+    types: list[str] = []
+
+    def call(match: re.Match[str]) -> str:
+        name = f"{_CONSTANT}{len(constants)}"
+        constants[name] = match[1]
+        types.append(match[2])
+        return f"func.call @{name}() : () -> {match[2]}"
+
+    text = _LARGE.sub(call, text)
+    ending = re.search(r"^}", text, re.MULTILINE)
+    assert ending is not None
+    declared = [f"  func.func private @{name}() -> {type_}\n" for name, type_ in zip(constants, types, strict=True)]
+    return text[: ending.start()] + "".join(declared) + text[ending.start() :], constants
 
 
 def _converted(text: str, *, what: str) -> _Converted:
@@ -351,7 +446,8 @@ def _converted(text: str, *, what: str) -> _Converted:
       MlirError: MLIR refuses it.
     """
     # Without locations, each operation's is the line that it is on.
-    whole = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce", locations=True)
+    text, constants = _without_large(text)
+    whole = mlir.run(text, "inline{default-pipeline=},symbol-dce", locations=True)
     lines, ends = locations.split(whole)
     places = locations.places(whole, ends, what)
     _check_calls(lines, places, what)
@@ -384,18 +480,8 @@ def _converted(text: str, *, what: str) -> _Converted:
         bare,
         ["" if start is None or source.line(start) < 0 else places[source.line(start)] for start in starts],
         {f"{_PREFIX}{number}": each for number, each in kept.items()},
+        constants,
     )
-
-
-_COMPOSITE = re.compile(
-    rf"stablehlo\.composite {mlir.STRING} ((?:{mlir.VALUE}(?:#\d+)?(?:, )?)*) "
-    rf"\{{.*?decomposition = @({mlir.STRING}|[\w$.-]+).*\}} : "
-)
-
-
-def _decomposed(text: str) -> str:
-    """Calls the functions that say what composite operations compute, such as chlo.erf."""
-    return _COMPOSITE.sub(lambda match: f"func.call @{match[2]}({match[1]}) : ", text)
 
 
 _CALL = re.compile(rf"stablehlo\.custom_call @({mlir.STRING}|[\w$.-]+)\(")
@@ -558,6 +644,8 @@ def _runs(each: Statement) -> bool:
     if definition is None or each.operation == "tf.While":
         return True
     operands, results = each.types
+    if each.operation == "tf.Cast" and any(type_.element in ("i4", "ui4") for type_ in (*operands, *results)):
+        return False  # it has a kernel for 4 bits, but not to and from each dtype
     types: dict[str, int] = {}
     if len(operands) == len(definition.input_arg):
         pairs = [*zip(definition.input_arg, operands, strict=True)]
@@ -569,28 +657,52 @@ def _runs(each: Statement) -> bool:
     return runs_on_cpu(definition.name, tuple(types.items()))
 
 
-def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], *, name: str) -> Function:
+def _graph(converted: _Converted, edges: Sequence[Edge], main: _Main, *, name: str) -> Function:
     """Builds the graph of a converted program."""
     lines = converted.lines
     starts = {s.name: (s, number) for number, s in enumerate(map(Signature.of, lines)) if s is not None}
+    variables = main.variables or ("",) * len(edges)
+    written = main.written or ("",) * len(main.labels)
+    inputs = [edge for edge, variable in zip(edges, variables, strict=True) if not variable]
     with tf.Graph().as_default() as graph:
         builder = _Builder(converted, starts)
-        inputs = [
-            tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
-            for edge in edges
-        ]
-        results = builder.call(ENTRY_POINT, inputs)
-        outputs = [tf.identity(value, name=f"output_{index}") for index, value in enumerate(results)]
+        handles: dict[str, Any] = {}
+        arguments = []
+        for edge, variable in zip(edges, variables, strict=True):
+            dtype = tf.as_dtype(edge.dtype)
+            if variable:
+                handles[variable] = _handle(variable, dtype, edge.shape)
+                arguments.append(tf.raw_ops.ReadVariableOp(resource=handles[variable], dtype=dtype))
+            else:
+                arguments.append(tf.compat.v1.placeholder(dtype, edge.shape, name=edge.name.removesuffix(":0")))
+        results = list(zip(main.labels, written, builder.call(ENTRY_POINT, arguments), strict=True))
+        effects = []
+        with tf.control_dependencies([value for value in arguments if value.op.type == "ReadVariableOp"]):
+            for _, variable, value in results:
+                if variable:
+                    handle = handles.get(variable)
+                    if handle is None:
+                        handle = _handle(variable, value.dtype, value.shape)
+                    effects.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
+        with tf.control_dependencies(effects):
+            outputs = [
+                (label, tf.identity(value, name=f"output_{index}"))
+                for index, (label, variable, value) in enumerate(results)
+                if not variable
+            ]
+    graph_def = graph.as_graph_def()
+    edges_out = [
+        Edge(value.name, label, value.dtype.as_datatype_enum, tuple(value.shape.as_list())) for label, value in outputs
+    ]
+    if not outputs:
+        edges_out = [add_done(graph_def, [f"^{effect.name}" for effect in effects], {n.name for n in graph_def.node})]
     return Function(
-        name=name,
-        graph=graph.as_graph_def(),
-        sources=builder.sources(),
-        inputs=tuple(edges),
-        outputs=tuple(
-            Edge(value.name, label, value.dtype.as_datatype_enum, tuple(value.shape.as_list()))
-            for value, label in zip(outputs, labels, strict=True)
-        ),
+        name=name, graph=graph_def, sources=builder.sources(), inputs=tuple(inputs), outputs=tuple(edges_out)
     )
+
+
+def _handle(variable: str, dtype: Any, shape: Any) -> Any:
+    return tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=variable, name="variable")
 
 
 class _Builder:
@@ -601,6 +713,9 @@ class _Builder:
         self._places = program.places
         self._starts = starts
         self._kept = program.kept
+        self._constants = program.constants
+        self._variants = program.variants
+        self._batch: Any = None  # in the function whose nodes are added
         self._functions: dict[str, Any] = {}
         self._made: list[tuple[Any, str, str]] = []  # graph, node, place
 
@@ -613,30 +728,55 @@ class _Builder:
         """Adds the nodes of a function to the current graph. Returns its results."""
         if name in self._kept:
             return self._call_module(self._kept[name], arguments)
+        if name in self._constants:
+            return [tf.constant(mlir.constant(self._constants[name]))]
         signature, start = self._starts[name]
-        values = {argument.value: value for argument, value in zip(signature.arguments, arguments, strict=True)}
+        if self._variants:
+            outer, self._batch = self._batch, self._batch_in(start, arguments)
+            try:
+                return self._call(signature, start, arguments)
+            finally:
+                self._batch = outer
+        return self._call(signature, start, arguments)
+
+    def _batch_in(self, start: int, arguments: Sequence[Any]) -> Any:
+        """Returns the batch in a function, or None."""
+        batch = open_batch.batch_of(self._variants[start], arguments)
+        inherited = self._batch is not None and self._batch.graph is tf.compat.v1.get_default_graph()
+        return self._batch if batch is None and inherited else batch
+
+    def _call(self, signature: Signature, start: int, arguments: Sequence[Any]) -> list[Any]:
+        values: dict[str, Any] = dict(zip((each.value for each in signature.arguments), arguments, strict=True))
         for number in range(start + 1, len(self._lines)):
             each = mlir.statement(self._lines, number)
             operands = [values[value] for value in _given(each)]
+            refused = next((value for value in operands if isinstance(value, MlirError)), None)
             if each.operation == "return":
+                if refused is not None:
+                    raise refused
                 return operands
             place = self._places[number]
             try:
-                made = self._nodes(each, operands)
+                if refused is not None:
+                    raise refused
+                made = self._nodes(each, operands, self._variants[number] if self._variants else ())
             except MlirError as error:
-                raise MlirError(str(error) + (f", at {place}" if place and ", at " not in str(error) else "")) from None
+                if place and ", at " not in str(error):
+                    error = MlirError(f"{error}, at {place}")
+                made = [error] * len(each.results)  # without a line, it has that of its use
+                if ", at " in str(error) or not made:
+                    raise error from None
             values |= zip(each.results, made, strict=True)
             taken = {id(value) for value in operands}
             self._made += ((v.graph, v.op.name, place) for v in made if place and id(v) not in taken)
-        raise AssertionError(f"{name} has no end")
+        raise AssertionError(f"{signature.name} has no end")
 
-    def _nodes(self, each: Statement, operands: Sequence[Any]) -> list[Any]:
+    def _nodes(self, each: Statement, operands: Sequence[Any], variants: Sequence[str]) -> list[Any]:
         operation = each.operation
         if operation.endswith(".constant") or operation == "tf.Const":
-            text = each.text[each.text.index("dense<") :]
-            if operation == "tf.Const":
-                text = text[: text.index("}>")]
-            return [tf.constant(mlir.constant(text))]
+            if len({*variants}) > 1:
+                return [open_batch.constant([_dense(text) for text in variants], self._batch)]
+            return [tf.constant(mlir.constant(_dense(each.text)))]
         if operation in ("call", "func.call"):
             match = re.search(rf"call @({mlir.STRING}|[\w$.-]+)\(", each.text)
             assert match is not None
@@ -737,6 +877,12 @@ class _Builder:
         for result, type_ in zip(results, kept.statement.result_types, strict=True):
             result.set_shape(type_.shape)
         return list(results)
+
+
+def _dense(text: str) -> str:
+    """Returns the value of a constant, and its type, from its operation."""
+    text = text[text.index("dense<") :]
+    return text[: text.index("}>")] if "}>" in text else text
 
 
 def _fourier(text: str, operand: Any) -> Any:

@@ -1,0 +1,43 @@
+"""Programs in StableHLO as text that TensorFlow's MLIR can read, whatever version of JAX wrote them."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+"""A string, in which a bracket or a comma means nothing."""
+VALUE = r"%[\w$.-]+"
+"""A value's name."""
+_BYTES_FOR_BITS = re.compile(r'dense<"0x([0-9A-Fa-f]+)"> : tensor<((?:\d+x)*)i1>')
+_COMPOSITE = re.compile(
+    rf"stablehlo\.composite {STRING} ((?:{VALUE}(?:#\d+)?(?:, )?)*) "
+    rf"\{{.*?decomposition = @({STRING}|[\w$.-]+).*\}} : "
+)
+
+
+def readable(program: bytes) -> bytes:
+    """Returns a program that TensorFlow's MLIR reads. A portable artifact stays as it is."""
+    if program.startswith(b"ML\xefR") or (b"i1>" not in program and b"stablehlo.composite" not in program):
+        return program
+    return decomposed(_with_packed_bits(program.decode(errors="surrogateescape"))).encode(errors="surrogateescape")
+
+
+def decomposed(text: str) -> str:
+    """Calls the functions that say what composite operations compute, such as chlo.erf: XLA computes no shapes in others."""
+    return _COMPOSITE.sub(lambda match: f"func.call @{match[2]}({match[1]}) : ", text)
+
+
+def _with_packed_bits(text: str) -> str:
+    """Packs constants that have a byte for each boolean. JAX's MLIR writes them so, and that of TensorFlow reads only bits."""
+
+    def packed(match: re.Match[str]) -> str:
+        values = np.frombuffer(bytes.fromhex(match[1]), np.uint8)
+        if len(values) == 1 or len(values) != math.prod(int(size) for size in match[2].split("x")[:-1]):
+            return match[0]
+        bits = np.packbits(values != 0, bitorder="little").tobytes().hex().upper()
+        return f'dense<"0x{bits}"> : tensor<{match[2]}i1>'
+
+    return _BYTES_FOR_BITS.sub(packed, text)

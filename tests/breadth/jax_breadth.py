@@ -1,0 +1,123 @@
+"""Programs of JAX of many kinds, with several versions of JAX: what is exported, converted, and right, as a table.
+
+    PYTHONPATH=py:. python3 tests/breadth/jax_breadth.py [--jax 0.10.2 --jax 0.9.2 --jax 0.8.3] [--page docs/measured/jax.md]
+
+Each version is installed with pip into a temporary environment, where jax_programs.py exports the programs. TensorFlow then runs
+the converted graphs, in a Python that has the packages of `tools/python/requirements.lock`. The results must be JAX's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tfaot.core import environment
+from tfaot.core.errors import TfaotError
+
+VERSIONS = ("0.10.2", "0.9.2", "0.8.3")
+"""JAX's newest release and the two before it."""
+PROGRAMS = Path(__file__).with_name("jax_programs.py")
+ROOT = Path(__file__).parents[2]
+BEGIN, END = "<!-- begin: tests/breadth/jax_breadth.py -->\n", "<!-- end: tests/breadth/jax_breadth.py -->\n"
+RIGHT = "right"
+CLOSE = {"float32": 2e-4, "complex64": 2e-4}
+"""Differences to accept, relative to the largest value."""
+ROUGH = {"bfloat16": 2e-2, "float16": 2e-3}
+"""The same for programs whose values have few bits in between. XLA keeps more of them."""
+
+
+def exported(version: str, folder: Path) -> Path:
+    """Exports the programs with a version of JAX. Returns the archive."""
+    python, out = folder / "bin/python", folder / "programs.zip"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "-q", f"jax=={version}"], check=True)
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "py"), "JAX_PLATFORMS": "cpu"}
+    subprocess.run([str(python), "-B", str(PROGRAMS), str(out)], check=True, env=variables)
+    return out
+
+
+def result(archive: zipfile.ZipFile, number: int, program: str, folder: Path) -> str:
+    """Converts and runs a program. Returns what is wrong with it."""
+    import tensorflow as tf
+
+    from tfaot.export.sources.jax_program import JaxSource
+    from tfaot.export.traced import Dims
+
+    try:
+        source = JaxSource(archive.extract(f"{number}.jax", folder))
+        function = source.function(source.default_entry_point, Dims({}))
+    except TfaotError as error:
+        return " ".join(f"{error.asked} {error.details}".split()).partition("error: ")[2] or error.asked
+    arrays = list(np.load(io.BytesIO(archive.read(f"{number}.npz"))).values())
+    inputs, wanted = arrays[: len(function.inputs)], arrays[len(function.inputs) :]
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(function.graph, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            feeds = dict(zip((edge.name for edge in function.inputs), inputs, strict=True))
+            found = session.run([edge.name for edge in function.outputs], feeds)
+    for value, want in zip(found, wanted, strict=True):
+        largest = np.max(np.abs(want), initial=0, where=np.isfinite(want)) if want.dtype.kind in "fc" else 0
+        close = ROUGH.get(program, CLOSE.get(str(want.dtype), 0))
+        if not np.allclose(value, want, 0, close * max(1.0, float(largest)), equal_nan=True):
+            return "other results than JAX's"
+    return RIGHT
+
+
+def table(columns: dict[str, list[tuple[str, str, str]]]) -> str:
+    """Returns a row for each family, and one for each program that isn't right."""
+    counts = [
+        "| family | programs | " + " | ".join(f"JAX {version}" for version in columns) + " |",
+        "|---|---|" + "---|" * len(columns),
+    ]
+    first = next(iter(columns.values()))
+    for family in dict.fromkeys(family for family, _, _ in first):
+        rows = [[said for own, _, said in column if own == family] for column in columns.values()]
+        right = [f"{sum(said == RIGHT for said in row)}" for row in rows]
+        counts.append(f"| {family} | {len(rows[0])} | " + " | ".join(right) + " |")
+    refused = ["| family | program | what happens |", "|---|---|---|"]
+    refused += [f"| {f} | {name} | {said[:160].replace('|', '/')} |" for f, name, said in first if said != RIGHT]
+    return "\n".join([*counts, "", f"With JAX {next(iter(columns))}, these aren't right:", "", *refused, ""])
+
+
+def main() -> None:
+    """Prints the table, or writes it into a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jax", action="append", help="a version of JAX; by default, " + ", ".join(VERSIONS))
+    parser.add_argument(
+        "--archive", action="append", default=[], help="an archive of jax_programs.py, in place of a version"
+    )
+    parser.add_argument("--page", help="the page whose table to replace")
+    flags = parser.parse_args()
+    environment.prepare()
+    columns: dict[str, list[tuple[str, str, str]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = [Path(path) for path in flags.archive]
+        paths += [exported(version, folder / version) for version in ([] if paths else flags.jax or VERSIONS)]
+        for path in paths:
+            with zipfile.ZipFile(path) as archive:
+                index = json.loads(archive.read("index.json"))
+                columns[index["jax"]] = [
+                    (family, program, error or result(archive, number, program, folder))
+                    for number, (family, program, error) in enumerate(index["programs"])
+                ]
+    text = table(columns)
+    if flags.page:
+        page = Path(flags.page).read_text(encoding="utf-8")
+        start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+        Path(flags.page).write_text(page[:start] + text + page[end:], encoding="utf-8")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

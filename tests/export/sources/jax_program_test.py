@@ -1,0 +1,171 @@
+"""Models that `tfaot.jax` exported: variables, keys, open batches, and large constants, compared with JAX's own results."""
+
+from __future__ import annotations
+
+import io
+import os
+import unittest
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.stages.harness import ROOT, Exported, StageTest
+from tfaot.core import isolate, programs
+from tfaot.core.programs import Program, Programs, Value
+from tfaot.export.sources.model import Model
+
+Array = npt.NDArray[Any]
+OPERATIONS = Path(os.environ.get("JAX_OPERATIONS", ROOT / "tests/export/sources/operations.zip"))
+"""What jax_operations.py writes; see stablehlo_test.py."""
+
+
+class JaxProgramTest(StageTest):
+    """The models in the archive."""
+
+    def model(self, name: str) -> Model:
+        """Writes a model."""
+        with zipfile.ZipFile(OPERATIONS) as archive:
+            return Model(jax=archive.extract(f"{name}.jax", self.folder))
+
+    def arrays(self, name: str) -> dict[str, Array]:
+        """Returns inputs and results of a model."""
+        with zipfile.ZipFile(OPERATIONS) as archive:
+            return dict(np.load(io.BytesIO(archive.read(f"{name}.models"))))
+
+    def run_calls(self, exported: Exported, calls: list[tuple[str, Mapping[str, Array]]]) -> list[dict[str, Array]]:
+        """Calls entry points in TensorFlow, one after another. Returns the outputs and the written variables of each."""
+
+        def work() -> list[dict[str, Array]]:
+            from tensorflow.core.framework import graph_pb2
+
+            from tfaot.verify.runner import Runner
+
+            graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
+            manifest, done = exported.manifest, []
+            with Runner(manifest, graph) as runner:
+                runner.assign(exported.variables.items())
+                for name, values in calls:
+                    entry = manifest.entry_point(name)
+                    results = runner.call(entry, [values[tensor.cpp_name] for tensor in entry.inputs])
+                    tensors = (*entry.outputs, *manifest.written_by(entry))
+                    done.append({t.cpp_name: np.array(v) for t, v in zip(tensors, results, strict=True)})
+            return done
+
+        return isolate.run_isolated(work, what="running the graph")
+
+    def assert_close(self, found: Mapping[str, Array], wanted: Mapping[str, Array], *names: str) -> None:
+        """Compares arrays by name."""
+        for name in names:
+            self.assertEqual(found[name].dtype, wanted[name].dtype, name)
+            np.testing.assert_allclose(found[name], wanted[name], 1e-5, 1e-6, err_msg=name)
+
+    def test_state(self) -> None:
+        """Arguments that are named as state are variables, which two calls of a step write, and another entry point reads."""
+        exported = self.export(self.model("step"), entry_points=(("Step", "step"), ("Predict", "predict")))
+        manifest = exported.manifest
+        self.assertEqual(
+            exported.written,
+            {"weights/dense/0": True, "weights/dense/1": True, "weights/scale": True, "count": True},
+        )
+        self.assertEqual(
+            [[t.cpp_name for t in entry.inputs] for entry in manifest.entry_points], [["Step_x"], ["Predict_x"]]
+        )
+        wanted = self.arrays("step")
+        calls = [("Step", {"Step_x": wanted["x"]})] * 2 + [("Predict", {"Predict_x": wanted["y"]})]
+        results = self.run_calls(exported, calls)
+        self.assert_close(results[1], {"Step_output_1_loss": wanted["loss"]}, "Step_output_1_loss")
+        self.assertEqual(results[1]["count"], 2)
+        self.assert_close(results[2], {"Predict_output": wanted["output"]}, "Predict_output")
+
+    def test_state_is_verified(self) -> None:
+        """The verify stage compares new values of variables with those of the program, whose entry points have other names."""
+        model = self.model("step")
+        exported = self.export(model, entry_points=(("Read", "predict"), ("Step", "step")))
+        names = (("Read", "predict"), ("Step", "step"))
+        exported.goldens(program=Path(model.jax or ""), entry_points=names, strict=False)
+        held = programs.read(model.jax or "")
+        text = held.programs[0].text
+        self.assertIn("stablehlo.subtract", text)
+        wrong = Program("step", text.replace("stablehlo.subtract", "stablehlo.add"), *_values(held.programs[0]))
+        path = self.folder / "wrong.jax"
+        programs.write(path, Programs("step.py", (wrong, held.programs[1]), held.values))
+        self.assertRegex(
+            self.error_of(exported.goldens, program=path, entry_points=names),
+            r"the graph doesn't compute what \S*wrong\.jax does: \d output\(s\) differ\n  found: .*weights_dense_0: value",
+        )
+
+    def test_keys(self) -> None:
+        """Typed keys are the integers that they consist of, of both generators, as inputs and as state."""
+        wanted = self.arrays("keys")
+        exported = self.export(self.model("keys"))
+        self.assertEqual(exported.written, {"key": True})
+        (found,) = self.run_calls(exported, [("Run", {"fast": np.array([0, 8, 0, 8], np.uint32), "n": wanted["n"]})])
+        self.assert_close(found, wanted, "x", "key", "bits")
+
+    def test_narrow_dtypes(self) -> None:
+        """Floats of 8 bits and integers of 4 compile inside a program: casts, constants, and products."""
+        wanted = self.arrays("narrow")
+        exported = self.export(self.model("narrow"))
+        (found,) = self.run_calls(exported, [("Run", wanted)])
+        self.assert_close(found, wanted, "eight", "four", "dot", "weights")
+        self.compile(exported, tolerant=True)
+
+    def test_batches(self) -> None:
+        """A symbolic size is the batch: loops, sorts, convolutions, and pooling have JAX's results for rows that no size is of."""
+        model, wanted = self.model("rows"), self.arrays("rows")
+        exported = self.export(model, batch_sizes=(1, 4), max_batch=9)
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual([tensor.batched for tensor in entry.inputs], [True, True, False])
+        (found,) = self.run_calls(exported, [("Run", wanted)])
+        self.assert_close(found, wanted, "all", "best", "pooled")
+        exported.goldens(program=Path(model.jax or ""), strict=False)
+
+    def test_rows_that_affect_each_other(self) -> None:
+        """A mean over the batch, whose divisor is a constant of each size, names the line that computes it."""
+        self.assertRegex(
+            self.error_of(self.export, self.model("mean"), batch_sizes=(1, 4)),
+            r"^mean\.py: TensorFlow can't convert this program\n\n"
+            r"    error: the constant dense<1\.2\S+ : tensor<\S+> depends on the batch: rows affect each other, as in a mean over "
+            r"the batch, at \S*jax_operations\.py:\d+\n",
+        )
+
+    def test_large_constant(self) -> None:
+        """A large constant isn't read as text again and again, so the time of an export grows with its size only."""
+        (found,) = self.run_calls(self.export(self.model("large")), [("Run", self.arrays("large"))])
+        self.assertEqual(found["output"].shape, (2, 300))
+
+    def test_entry_points(self) -> None:
+        """A function that isn't there lists those that are."""
+        self.assert_error(
+            self.error_of(self.export, self.model("step"), entry_points=(("Run", "train"),)),
+            """
+            step.py has no entry point 'train'
+              found: step, predict
+              to do: name one of these in the target's entry_points
+            """,
+        )
+
+    def test_other_file(self) -> None:
+        """A file that isn't such an archive, or is of another release, is one error."""
+        path = self.folder / "other.jax"
+        path.write_text("module {}")
+        self.assert_error(
+            self.error_of(self.export, Model(jax=str(path))).replace(str(path), "other.jax"),
+            """
+            other.jax isn't a program that tfaot.jax.export of this release wrote
+              found: BadZipFile: File is not a zip file
+              to do: export it again
+            """,
+        )
+
+
+def _values(program: Program) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    return program.arguments, program.results
+
+
+if __name__ == "__main__":
+    unittest.main()
