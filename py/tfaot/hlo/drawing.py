@@ -8,7 +8,8 @@ from html import escape
 
 _DROPPED = re.compile(
     # A style sheet that loads a font from a server, comments, places in source files, and attributes that say nothing here.
-    r'^stylesheet=<.*?^>\n|^ *//.*?\n|(?<=}) +//.*?$|\nsource: [^\n"]*|(?:parameter_replication|frontend_attributes)=\{[^\n]*?\}<br/>',
+    r'^stylesheet=<.*?^>\n|^ *//.*?\n|(?<=}) +//.*?$|\nsource: [^\n"]*'
+    r"|(?:parameter_replication|frontend_attributes)=\{[^\n]*?\}<br/>",
     re.DOTALL | re.MULTILINE,
 )
 _BOUND = re.compile(r"(?:<|&lt;)=(?=\d)")

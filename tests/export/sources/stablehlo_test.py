@@ -149,7 +149,8 @@ class JaxTest(StageTest):
             """
             opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
               found: x [None]
-              to do: fix them in the model, or with dims = {"x": [1]}, with your sizes in place of 1; any number of rows is batch_sizes
+              to do: fix them in the model, or with dims = {"x": [1]}, with your sizes in place of 1; \
+any number of rows is batch_sizes
             """,
         )
         path = self.folder / "opened.mlirbc"

@@ -74,7 +74,7 @@ def _declared() -> str:
 def _with_marks(
     graph: graph_pb2.GraphDef, inputs: Sequence[lowering.Argument], fetches: Sequence[str]
 ) -> graph_pb2.GraphDef:
-    """Returns a graph whose linear algebra is marks, which keep rows apart. XLA has loops for a part of it, and nothing for others."""
+    """Returns a graph whose linear algebra is marks, which keep rows apart. XLA has loops for a part of it."""
     if not any_node(graph, linear.OPS.__contains__):
         return graph
     feeds = {feed.name: Tensor(tuple(feed.shape), tf.as_dtype(feed.dtype).as_datatype_enum) for feed in inputs}
