@@ -13,6 +13,7 @@ class Forecaster(nn.Module):
 
     @nn.compact
     def __call__(self, x):
+        """Returns what is predicted from the last step."""
         x = nn.RNN(nn.GRUCell(16))(x)
         return nn.Dense(SIZE)(x[:, -1])
 

@@ -1,4 +1,4 @@
-"""A classifier of Flax (nnx), and a step of AdamW from Optax. Its state is all that changes: parameters, statistics, and moments."""
+"""A classifier of Flax (nnx), and a step of AdamW from Optax. Its state is parameters, statistics, and moments."""
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ class Net(nnx.Module):
         self.dense = nnx.Linear(8 * (SIZE // 2) ** 2, CLASSES, rngs=rngs)
 
     def __call__(self, images):
+        """Returns the logits."""
         x = nnx.relu(self.norm(self.conv(images)))
         x = nnx.avg_pool(x, (2, 2), (2, 2))
         return self.dense(x.reshape(x.shape[0], -1))
