@@ -124,6 +124,29 @@ class JaxProgramTest(StageTest):
         self.assert_close(found, wanted, "all", "best", "pooled")
         exported.goldens(program=Path(model.jax or ""), strict=False)
 
+    def test_several_open_sizes(self) -> None:
+        """A batch beside another open size is an error, because what differs between sizes wouldn't say which it depends on."""
+        from tfaot.core.errors import TfaotError
+        from tfaot.export.sources.jax_program import JaxSource
+        from tfaot.export.traced import Dims
+
+        def work() -> str:
+            dims = Dims({"x": (None, 5, 4), "images": (None, 8, 8, 1)}, batched=True, named={"x": {0: "time"}})
+            try:
+                JaxSource(self.model("rows").jax or "").function("call", dims)
+            except TfaotError as error:
+                return str(error)
+            return ""
+
+        self.assert_error(
+            isolate.run_isolated(work, what="converting"),
+            """
+            rows.py: 2 open sizes
+              found: the batch, time
+              to do: leave one open, and fix the others with dims
+            """,
+        )
+
     def test_rows_that_affect_each_other(self) -> None:
         """A mean over the batch, whose divisor is a constant of each size, names the line that computes it."""
         self.assertRegex(

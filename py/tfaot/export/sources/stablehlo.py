@@ -99,6 +99,18 @@ class StablehloSource:
                 do=f"remove {caller.option('entry_points')}, and compile each program by itself",
             )
         edges = dims.fix(self._path, self._signature.edges, lengths=False)
+        open_sizes = {
+            dims.named.get(edge.label, {}).get(axis, "the batch")
+            for edge in edges
+            for axis, size in enumerate(edge.shape or ())
+            if size is None
+        }
+        if len(open_sizes) > 1:
+            raise TfaotError(
+                f"{self._path}: {len(open_sizes)} open sizes",
+                exists=listed(sorted(open_sizes)),
+                do=f"leave one open, and fix the others with {caller.option('dims')}",
+            )
         try:
             if any(None in (edge.shape or ()) for edge in edges):
                 converted = _opened([self._converted(_sized(edges, size)) for size in open_batch.SIZES])
