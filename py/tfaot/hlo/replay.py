@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 MODULES = {"hlo": "module.hlo.pb", "stablehlo": "module.stablehlo.mlir", "bytecode": "module.stablehlo.mlirbc"}
 """The three forms of the program, by the flag's value."""
 
-MANIFEST_FORMAT = 4
+MANIFEST_FORMAT = 5
 
 DTYPES = {
     "F64": "float64",
