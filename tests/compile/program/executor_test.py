@@ -216,9 +216,10 @@ class ExecutorTest(StageTest):
                 exported = self.program(model, cpp_class=f"t::M{name}")
                 kinds |= {type(thunk) for thunk in thunks.walk(self.parsed(exported).thunks)}
                 self.assert_like_tensorflow(exported)
+        # Without Call: XLA calls what it expands itself, such as decompositions, which are the runtime's.
         self.assertEqual(
             {kind.__name__ for kind in kinds},
-            {"Call", "Conditional", "Convolution", "Copy", "Dot", "For", "Kernel", "Sort", "TopK", "While"},
+            {"Conditional", "Convolution", "Copy", "Dot", "For", "Kernel", "Sort", "TopK", "While"},
         )
 
     def test_constants(self) -> None:

@@ -459,7 +459,7 @@ def model_fn(xs, _):
     return tf.linalg.cholesky(s), tf.abs(tf.linalg.qr(x)[1]), tf.linalg.svd(x, compute_uv=False), tf.linalg.inv(x)
 """,
 }
-"""Together they have every kind of thunk, except random state, which the export stage replaces."""
+"""Together they have every kind of thunk, except random state, which the export stage replaces, and calls."""
 
 
 @contextlib.contextmanager
