@@ -731,7 +731,7 @@ def model_fn(x, n):
         """Each entry point, and each batch size, is a separate function with its own symbols."""
         entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=entry_points)
-        named = [(name, batch) for name, _ in entry_points for batch in (1, 64)]
+        named = [(name, batch, 0) for name, _ in entry_points for batch in (1, 64)]
         found = functions(exported.manifest, named)
         self.assertEqual(
             [(function.entry_point.name, function.batch, function.symbol) for function in found],
@@ -774,7 +774,8 @@ def model_fn(x, n):
             """
             t::Model: the stage got the wrong functions: the only entry point for batches of 4
               found: the manifest has Run
-              to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none
+              to do: name each function of the manifest once: an entry point with one of its batch sizes and one of its buckets, or 0 \
+if it has none
             """,
         )
 

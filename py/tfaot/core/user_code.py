@@ -40,6 +40,7 @@ class UserCode:
     def __init__(self, path: str) -> None:
         self.path = path
         self._root = os.getcwd() + os.sep
+        self._packages = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))) + os.sep
         self._ours = os.path.dirname(os.path.abspath(tfaot.__file__)) + os.sep
         main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
         self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
@@ -61,7 +62,7 @@ class UserCode:
         if filename.startswith("<"):  # not a file: `<string>`, `<frozen importlib._bootstrap>`
             return ""
         path = os.path.abspath(filename)
-        if path in self._mains or path.startswith(self._ours) or not path.startswith(self._root):
+        if path in self._mains or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
         if any(part in path for part in PACKAGES):
             return ""

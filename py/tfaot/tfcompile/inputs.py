@@ -88,8 +88,9 @@ def positional(config: str, function: Function, folder: str) -> str:
 
     message = _parsed(config)
     for feed, tensor in zip(message.feed, function.entry_point.inputs, strict=True):
-        for axis, size in enumerate(tensor.at(function.batch, function.bucket)):
-            feed.shape.dim[axis].size = size
+        sizes = tensor.at(function.batch, function.bucket)
+        for axis in {*tensor.axes, *([0] if tensor.batched else [])}:
+            feed.shape.dim[axis].size = sizes[axis]
     # A config lists the sizes of bounded outputs after all others. They have no batch.
     for fetch, output in zip(message.fetch, function.entry_point.outputs, strict=False):
         if output.batched:
