@@ -63,7 +63,7 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
         raise TfaotError(
             f"{what}: the model reduces over {replicas} replicas, but has batch sizes",
             exists="a run in parts would reduce as often as it has parts",
-            do="fix the batch with dims, without batch_sizes",
+            do=f"fix the batch with {caller.option('dims')}, without {caller.option('batch_sizes')}",
         )
     if replicas > 1 and manifest.weights.names:
         raise TfaotError(
