@@ -31,7 +31,7 @@ LONG = (1021, 1024, 1025, 1280, 2039, 2048, 2056, 4093, 4096, 4104, 8191, 8192)
 MOST = 1 << 20
 """The values of the largest arrays, 4 MB, which fit into a core's L2 cache or its share of L3."""
 LIMIT = 1.3
-"""From this ratio to both neighbours on, a point is a cliff."""
+"""From this ratio to both neighbors on, a point is a cliff."""
 
 Array = npt.NDArray[np.float64]
 
@@ -165,7 +165,7 @@ def measured(library: Path, operation: str, level: str, threads: int) -> dict[st
 
 
 def cliffs(points: Mapping[str, float]) -> list[str]:
-    """Returns the points that cost more than both neighbours, in a row or in a column of the grid."""
+    """Returns the points that cost more than both neighbors, in a row or in a column of the grid."""
     costs = {tuple(int(side) for side in name.split(" x ")): cost for name, cost in points.items()}
     lines = []
     for axis in (0, 1):
@@ -175,7 +175,7 @@ def cliffs(points: Mapping[str, float]) -> list[str]:
                 beside = max(costs[before], costs[after])
                 if costs[size] > LIMIT * beside and costs[size] * size[0] * size[1] > 500:
                     lines.append(
-                        f"{size[0]} x {size[1]}: {costs[size]} ns, {costs[size] / beside:.2f} of its neighbours"
+                        f"{size[0]} x {size[1]}: {costs[size]} ns, {costs[size] / beside:.2f} of its neighbors"
                     )
     return lines
 
