@@ -99,6 +99,6 @@ int main() {
   TestStaleRows();
   TestRowsAlone();
   TestBatchesThatItDoesNotTake();
-  std::printf("%d checks failed\n", failed);
+  std::printf("%d checks failed\n", failed.load());
   return failed == 0 ? 0 : 1;
 }
