@@ -61,6 +61,12 @@ typedef struct tfaot_collectives {
 
   /* Why the latest function failed. */
   const char* (*error)(void* context);
+
+  /* Values that are reduced one after another, such as gradients, are side by
+   * side, in the order in which they become final. One call reduces as many of
+   * them as are needed for so many bytes. All replicas have the same number
+   * here. 1 reduces each by itself, and 0 stands for 4 MiB. */
+  uint64_t bucket_bytes;
 } tfaot_collectives;
 
 #ifdef __cplusplus

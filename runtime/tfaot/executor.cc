@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "tfaot/c_api.h"
+
 namespace tfaot {
 namespace {
 
@@ -52,6 +54,16 @@ void UseHugePages([[maybe_unused]] const Program& program) noexcept {
 #endif
 }
 
+std::size_t ValueBytes(std::int32_t dtype) noexcept {
+  return dtype == TFAOT_FLOAT32 || dtype == TFAOT_INT32 ? 4 : 8;
+}
+
+// Four megabytes take as long as a few hundred latencies of a network.
+std::uint64_t BucketBytes(const Instance& instance) noexcept {
+  const std::uint64_t bytes = instance.collectives->bucket_bytes;
+  return bytes == 0 ? std::uint64_t{4} << 20 : bytes;
+}
+
 }  // namespace
 
 std::size_t Executor::MemoryBytes(const Program& program) noexcept {
@@ -61,7 +73,8 @@ std::size_t Executor::MemoryBytes(const Program& program) noexcept {
          Aligned(num_buffers * sizeof(unsigned char*)) +
          Aligned(program.num_kernel_args * sizeof(KernelArg)) +
          Aligned(program.num_calls * sizeof(KernelCall)) +
-         Aligned(program.num_rng * sizeof(RngState));
+         Aligned(program.num_rng * sizeof(RngState)) +
+         Aligned(program.num_collectives * sizeof(tfaot_collective));
 }
 
 Executor::Executor(const Program& program, void* block) noexcept
@@ -75,8 +88,13 @@ Executor::Executor(const Program& program, void* block) noexcept
   args_ = Take<KernelArg>(at, program.num_kernel_args);
   KernelCall* const calls = Take<KernelCall>(at, program.num_calls);
   RngState* const rng = Take<RngState>(at, program.num_rng);
-  instance_ = {buffers_, calls,       rng,     scratch,       nullptr,
-               nullptr,  &cancelled_, nullptr, &disconnected_};
+  exchange_.calls = Take<tfaot_collective>(at, program.num_collectives);
+  instance_ = {buffers_, calls,       rng,     scratch,   nullptr,
+               nullptr,  &cancelled_, nullptr, &exchange_};
+  // Calls have the padding between values, too.
+  if (program.num_collectives != 0) {
+    std::memset(memory_, 0, program.memory_bytes);
+  }
 
   unsigned char** buffer = buffers_;
   for (std::uint32_t i = 0; i < program.num_args; ++i) *buffer++ = nullptr;
@@ -163,19 +181,40 @@ bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept {
   return true;
 }
 
-bool StartCollective(const Instance& instance,
-                     const tfaot_collective& call) noexcept {
+bool StartCollective(const Instance& instance, const tfaot_collective& call,
+                     bool joined) noexcept {
   const tfaot_collectives& all = *instance.collectives;
-  if (all.start(all.context, &call) == 0) return true;
-  *instance.disconnected = true;
+  Exchange& exchange = *instance.exchange;
+  tfaot_collective* const last = exchange.calls + exchange.begun;
+  if (!exchange.open) {
+    *last = call;
+  } else {
+    // With the padding in between.
+    last->count = static_cast<std::uint64_t>(
+                      static_cast<const unsigned char*>(call.data) -
+                      static_cast<const unsigned char*>(last->data)) /
+                      ValueBytes(call.dtype) +
+                  call.count;
+  }
+  exchange.open =
+      joined && last->count * ValueBytes(call.dtype) < BucketBytes(instance);
+  if (exchange.open) return true;
+  ++exchange.begun;
+  if (all.start(all.context, last) == 0) return true;
+  exchange.failed = true;
   return false;
 }
 
 bool WaitCollective(const Instance& instance,
                     const tfaot_collective& call) noexcept {
   const tfaot_collectives& all = *instance.collectives;
-  if (all.wait(all.context, &call) == 0) return true;
-  *instance.disconnected = true;
+  Exchange& exchange = *instance.exchange;
+  if (exchange.ended == exchange.begun) return true;
+  const tfaot_collective* const first = exchange.calls + exchange.ended;
+  if (first->id != call.id) return true;  // a part of the call before
+  ++exchange.ended;
+  if (all.wait(all.context, first) == 0) return true;
+  exchange.failed = true;
   return false;
 }
 

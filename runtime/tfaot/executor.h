@@ -64,6 +64,15 @@ struct RngState {
   std::int64_t delta;
 };
 
+// The collectives of a run. Those that are side by side are parts of one call.
+struct Exchange {
+  tfaot_collective* calls;  // of this run, in order
+  std::uint32_t begun;      // calls, without one that others can join
+  std::uint32_t ended;
+  bool open;  // whether others can join the next call
+  bool failed;
+};
+
 // The memory that a run of a Program works on.
 struct Instance {
   unsigned char* const* buffers;
@@ -74,7 +83,7 @@ struct Instance {
   Hooks* hooks;                          // not null in a run with hooks
   bool* cancelled;                       // set when they end it
   const tfaot_collectives* collectives;  // not null if the program has some
-  bool* disconnected;                    // set when one fails
+  Exchange* exchange;
 };
 
 // A compiled function. Its buffers are its arguments, then those in an
@@ -90,6 +99,7 @@ struct Program {
   std::uint32_t num_kernel_args;
   std::uint32_t num_calls;
   std::uint32_t num_rng;
+  std::uint32_t num_collectives;
   std::uint32_t replicas;  // that exchange values; 0 if they don't
 
   // Both are multiples of 64.
@@ -186,7 +196,8 @@ class Executor {
 
   // Returns whether every kernel succeeded.
   bool Run() noexcept {
-    disconnected_ = false;
+    exchange_.begun = exchange_.ended = 0;
+    exchange_.open = exchange_.failed = false;
     if (instance_.hooks == nullptr) return program_->run(instance_);
     cancelled_ = false;
     return program_->run_hooked(instance_);
@@ -196,7 +207,7 @@ class Executor {
   bool cancelled() const noexcept { return cancelled_; }
 
   // Whether a collective of the latest run failed.
-  bool disconnected() const noexcept { return disconnected_; }
+  bool disconnected() const noexcept { return exchange_.failed; }
 
  private:
   void Bind(std::size_t index, const void* data) noexcept;
@@ -204,7 +215,7 @@ class Executor {
   const Program* program_;
   unsigned char* memory_;
   bool cancelled_ = false;
-  bool disconnected_ = false;
+  Exchange exchange_ = {};
   KernelArg* args_;
   unsigned char** buffers_;
   Instance instance_;
@@ -213,9 +224,11 @@ class Executor {
 // Calls a kernel for every workgroup. Returns false if it failed.
 bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept;
 
-// Begin and end a collective. They return false if it failed.
-bool StartCollective(const Instance& instance,
-                     const tfaot_collective& call) noexcept;
+// Begin and end a collective. They return false if it failed. If `joined`, the
+// next one's data is behind this one's, and it starts before this one is waited
+// for, so that both can be parts of one call.
+bool StartCollective(const Instance& instance, const tfaot_collective& call,
+                     bool joined) noexcept;
 bool WaitCollective(const Instance& instance,
                     const tfaot_collective& call) noexcept;
 

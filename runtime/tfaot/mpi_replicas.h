@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <deque>
 #include <string>
+#include <thread>
 
 #include "tfaot/c_api.h"
 #include "tfaot/collectives.h"
@@ -33,10 +34,12 @@ class MpiReplicas {
  public:
   // All processes of `communicator` make one at the same time. A run that waits
   // longer than `timeout` for another process fails. A run that fails ends all
-  // processes with MPI_Abort(), because others wait for it.
+  // processes with MPI_Abort(), because others wait for it. `bucket_bytes` is
+  // that of tfaot/collectives.h.
   explicit MpiReplicas(
       MPI_Comm communicator,
-      std::chrono::milliseconds timeout = std::chrono::minutes(5))
+      std::chrono::milliseconds timeout = std::chrono::minutes(5),
+      std::uint64_t bucket_bytes = 0)
       : timeout_(timeout) {
     MPI_Comm_dup(communicator, &communicator_);
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
@@ -50,7 +53,8 @@ class MpiReplicas {
                     &Start,
                     &Wait,
                     &Abort,
-                    &Error};
+                    &Error,
+                    bucket_bytes};
   }
 
   ~MpiReplicas() { MPI_Comm_free(&communicator_); }
@@ -79,6 +83,8 @@ class MpiReplicas {
   }
 
  private:
+  // How long a wait takes the core. Afterwards, it only looks now and then.
+  static constexpr std::chrono::microseconds kPatience{1000};
   // MPI counts with int.
   static constexpr std::size_t kMost = std::size_t{1} << 30;
 
@@ -89,6 +95,14 @@ class MpiReplicas {
     if (call->kind != TFAOT_ALL_REDUCE || dtype == MPI_DATATYPE_NULL) {
       self.error_ = "tfaot/mpi_replicas.h is older than the model";
       return 1;
+    }
+    // Most libraries communicate only while they are called.
+    if (!self.pending_.empty()) {
+      int done = 0;
+      MPI_Request& request = self.pending_.front().requests.front();
+      if (!self.Succeeded(MPI_Test(&request, &done, MPI_STATUS_IGNORE))) {
+        return 1;
+      }
     }
     int bytes = 1;
     MPI_Type_size(dtype, &bytes);
@@ -114,16 +128,22 @@ class MpiReplicas {
       self.error_ = "it waits for a collective that it hasn't started";
       return 1;
     }
-    const auto end = std::chrono::steady_clock::now() + self.timeout_;
+    const auto begin = std::chrono::steady_clock::now();
     for (MPI_Request& request : self.pending_.front().requests) {
-      for (int done = 0; done == 0;) {
+      for (;;) {
+        int done = 0;
         if (!self.Succeeded(MPI_Test(&request, &done, MPI_STATUS_IGNORE))) {
           return 1;
         }
-        if (done == 0 && std::chrono::steady_clock::now() > end) {
+        if (done != 0) break;
+        const auto waited = std::chrono::steady_clock::now() - begin;
+        if (waited > self.timeout_) {
           self.error_ = "it has waited too long for another process";
           return 1;
         }
+        // Others may need the core, and whoever is late may be very late.
+        if (waited > kPatience) std::this_thread::sleep_for(kPatience / 20);
+        std::this_thread::yield();
       }
     }
     self.pending_.pop_front();

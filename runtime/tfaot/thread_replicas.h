@@ -28,9 +28,10 @@ namespace tfaot {
 class ThreadReplicas {
  public:
   // A replica that waits longer than `timeout` for another one fails, and then
-  // all do.
+  // all do. `bucket_bytes` is that of tfaot/collectives.h.
   explicit ThreadReplicas(
-      int size, std::chrono::milliseconds timeout = std::chrono::minutes(5))
+      int size, std::chrono::milliseconds timeout = std::chrono::minutes(5),
+      std::uint64_t bucket_bytes = 0)
       : timeout_(timeout), replicas_(static_cast<std::size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
       Replica& replica = replicas_[static_cast<std::size_t>(rank)];
@@ -42,7 +43,8 @@ class ThreadReplicas {
                              &Start,
                              &Wait,
                              &Abort,
-                             &Error};
+                             &Error,
+                             bucket_bytes};
     }
   }
 

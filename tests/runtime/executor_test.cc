@@ -8,6 +8,8 @@
 #include <string>
 
 #include "tests/runtime/expect.h"
+#include "tfaot/c_api.h"
+#include "tfaot/collectives.h"
 
 namespace {
 
@@ -72,9 +74,9 @@ const std::uint32_t kFirstUse[] = {0, 2, 3};
 const std::int64_t kRngDeltas[] = {-3};
 
 const tfaot::Program kProgram = {
-    &Run<false>, &Run<true>,  2,      2,     1,         2,          7,
-    3,           1,           0,      192,   0,         kMemory,    kConstants,
-    kResults,    kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
+    &Run<false>, &Run<true>, 2,           2,      1,     2,         7,
+    3,           1,          0,           0,      192,   0,         kMemory,
+    kConstants,  kResults,   kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
 };
 
 constexpr std::size_t kMemoryBytes = 1024;
@@ -221,10 +223,67 @@ void TestPlaceResult() {
   Expect(!other.PlaceResult(0, place), "and so do two results in one place");
 }
 
+// Three values, of which the last one ends a call.
+bool RunCollectives(const tfaot::Instance& instance) {
+  unsigned char* const data = instance.buffers[0];
+  const tfaot_collective calls[] = {
+      {0, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data, 3},
+      {1, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 64, 1},
+      {2, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 128, 16}};
+  for (const auto& call : calls) {
+    if (!tfaot::StartCollective(instance, call, call.id < 2)) return false;
+  }
+  for (const auto& call : calls) {
+    if (!tfaot::WaitCollective(instance, call)) return false;
+  }
+  return true;
+}
+
+// Values that are side by side are reduced in calls of a size.
+void TestBuckets() {
+  static constexpr std::size_t kOffset = 0;
+  tfaot::Program program = kProgram;
+  program.run = &RunCollectives;
+  program.num_args = program.num_constants = program.num_results = 0;
+  program.num_kernel_args = program.num_calls = program.num_rng = 0;
+  program.num_memory = 1;
+  program.memory = &kOffset;
+  program.num_collectives = 3;
+  program.replicas = 2;
+  std::string text;
+  const auto start = [](void* context, const tfaot_collective* call) {
+    *static_cast<std::string*>(context) +=
+        "+" + std::to_string(call->id) + ":" + std::to_string(call->count);
+    return std::int32_t{0};
+  };
+  const auto wait = [](void* context, const tfaot_collective* call) {
+    *static_cast<std::string*>(context) += "-" + std::to_string(call->id);
+    return std::int32_t{0};
+  };
+  const struct {
+    std::uint64_t bytes;
+    const char* calls;
+  } kCases[] = {
+      {1, "+0:3+1:1+2:16-0-1-2"}, {64, "+0:17+2:16-0-2"}, {0, "+0:48-0"}};
+  for (const auto& one : kCases) {
+    alignas(64) unsigned char memory[kMemoryBytes];
+    tfaot::Executor executor(program, memory);
+    const tfaot_collectives all = {1,    0,       2,       &text,    start,
+                                   wait, nullptr, nullptr, one.bytes};
+    executor.set_collectives(&all);
+    for (int run = 0; run < 2; ++run) {
+      text.clear();
+      Expect(executor.Run(), "a run with collectives");
+      Expect(text == one.calls, one.calls);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
   TestRun();
+  TestBuckets();
   TestHooks();
   TestPlaceResult();
   TestRngState();

@@ -16,7 +16,7 @@ from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
-from tfaot.compile.program.thunks import collectives, header
+from tfaot.compile.program.thunks import collectives, header, schedule
 from tfaot.compile.program.thunks.compiled import Compiled, described
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.thunks.marked import placed
@@ -194,7 +194,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
 
     compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
     places |= after
-    compiled.change(collectives.overlapped)
+    compiled.functions = schedule.scheduled(compiled.functions, manifest.cpp_class)
     rendered = executor.render(
         compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import re
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.stages.harness import StageTest
-from tfaot.compile.program.thunks import collectives
+from tfaot.compile.program.thunks import collectives, schedule
 from tfaot.compile.program.thunks.accesses import overlap
 from tfaot.compile.program.thunks.collectives import Collective
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Copy, For, Place, Slice, Thunk
@@ -21,9 +22,15 @@ SIZE = 16
 DRAWS = 60 * int(os.environ.get("TFAOT_DRAWS", "1"))
 
 
-def function(*thunks: Thunk) -> CompiledFunction:
-    """Returns a function on one buffer."""
-    return CompiledFunction((Buffer(1 << 12, "temp", None, None),), (), (), (), (), thunks)
+def function(*thunks: Thunk, kept: int = 1) -> CompiledFunction:
+    """Returns a function on a buffer and another one, which is its result unless `kept` says the first."""
+    buffers = tuple(Buffer(1 << 12, "temp", None, None) for _ in range(2))
+    return CompiledFunction(buffers, (), (kept,), (), (), thunks)
+
+
+def scheduled(*thunks: Thunk, kept: int = 1) -> tuple[Thunk, ...]:
+    """Returns the steps of a function with one CPU level."""
+    return schedule.scheduled({"level": function(*thunks, kept=kept)}, "t::Model")["level"].thunks
 
 
 def copy(source: int, target: int) -> Copy:
@@ -34,6 +41,11 @@ def copy(source: int, target: int) -> Copy:
 def collective(number: int, place: int) -> Collective:
     """Returns a reduction of a value over two replicas."""
     return Collective(number, "Add", 2, "f32", Slice(0, SIZE * place), SIZE // 4)
+
+
+def keep(place: int) -> Copy:
+    """Returns a step that makes a value the function's result."""
+    return Copy(Slice(1, SIZE * place), Slice(0, SIZE * place), SIZE)
 
 
 def titles(thunks: Sequence[Thunk]) -> list[str]:
@@ -69,55 +81,96 @@ def run_from(values: dict[Place, str], thunks: Sequence[Thunk]) -> dict[Place, s
             values[thunk.places[0]] = values.get(thunk.places[1], f"initial {thunk.places[1]}")
         elif isinstance(thunk, Collective):
             if part in ("Start", ""):
-                values[place] = f"started {thunk.number} of {values.get(place, '')}"
+                values[place] = f"started {thunk.number} of {values.get(place, f'initial {place}')}"
             if part in ("Wait", ""):
                 values[place] = values[place].replace("started", "reduced", 1)
     return values
 
 
-class OverlappedTest(unittest.TestCase):
-    """`overlapped` on functions that a test writes."""
+def starts_and_waits(thunks: Sequence[Thunk]) -> list[Thunk | str]:
+    """Returns steps, where the title of a collective stands for it."""
+    return [titles([step])[0] if isinstance(step, Collective) else step for step in thunks]
+
+
+class ScheduledTest(unittest.TestCase):
+    """`scheduled` on functions that a test writes."""
 
     def test_places(self) -> None:
         """A collective starts behind the step that stores its values, and ends when only steps that use them are left."""
-        made = function(copy(1, 0), copy(2, 3), collective(0, 0), copy(2, 4), copy(0, 5), copy(2, 6))
+        made = scheduled(copy(1, 0), copy(2, 3), collective(0, 0), copy(2, 4), copy(0, 5), copy(2, 6))
         self.assertEqual(
-            titles(collectives.overlapped(made).thunks), ["1>0", "Start0", "2>3", "2>4", "2>6", "Wait0", "0>5"]
+            [step if isinstance(step, str) else "copy" for step in starts_and_waits(made)],
+            ["copy", "Start0", "copy", "copy", "copy", "Wait0", "copy"],
         )
+        (stored, used), data = (made[0], made[-1]), made[1].places[0]
+        self.assertEqual(stored.places[0], data)
+        self.assertEqual(used.places[1], data)
 
     def test_order(self) -> None:
-        """Collectives start and end in their order, also where a later one's result is needed first."""
-        made = function(copy(9, 1), copy(9, 0), collective(0, 0), collective(1, 1), copy(1, 5), copy(0, 6))
+        """Collectives start and end in the order in which their values become final, wherever the compiler put them."""
+        made = scheduled(copy(9, 1), copy(9, 0), collective(0, 0), collective(1, 1), copy(1, 5), copy(0, 6))
         self.assertEqual(
-            titles(collectives.overlapped(made).thunks),
-            ["9>1", "9>0", "Start0", "Start1", "Wait0", "0>6", "Wait1", "1>5"],
+            [step for step in starts_and_waits(made) if isinstance(step, str)], ["Start1", "Start0", "Wait1", "Wait0"]
         )
 
     def test_chained(self) -> None:
-        """A collective of another one's result starts when that one has ended; one whose result nobody uses ends at last."""
-        made = function(collective(0, 0), collective(1, 0), copy(2, 3))
-        self.assertEqual(titles(collectives.overlapped(made).thunks), ["Start0", "2>3", "Wait0", "Start1", "Wait1"])
+        """A collective of another one's result starts when that one has ended, so one call can't do both."""
+        made = scheduled(copy(9, 0), collective(0, 0), collective(1, 0), copy(2, 3))
+        self.assertEqual(
+            [step for step in starts_and_waits(made) if isinstance(step, str)], ["Start0", "Wait0", "Start1", "Wait1"]
+        )
+        self.assertFalse(any(step.joined for step in made if isinstance(step, Collective)))
 
     def test_loop(self) -> None:
         """A loop that uses the values is a step that uses them. A collective in it stays whole."""
         inside = collective(1, 7)
-        made = function(collective(0, 0), copy(2, 3), For(2, (copy(0, 4), inside)))
-        found = collectives.overlapped(made).thunks
-        self.assertEqual(titles(found), ["Start0", "2>3", "Wait0", "loop"])
-        self.assertEqual(found[-1].bodies[0][1], inside)
+        made = scheduled(copy(9, 0), collective(0, 0), copy(2, 3), For(2, (copy(0, 4), inside)))
+        self.assertEqual(titles(made[1:-1]), ["Start0", "2>3", "Wait0"])
+        self.assertEqual(made[-1].bodies[0][0].places[1], made[1].places[0])
+        self.assertEqual(made[-1].bodies[0][1], inside)
+
+    def test_arena(self) -> None:
+        """Values are side by side in the order in which they are final, at multiples of 64 bytes, and nothing copies them."""
+        one, other, whole = (
+            dataclasses.replace(collective(i, 4 * i), dtype=t) for i, t in enumerate(("f32", "f32", "s32"))
+        )
+        made = scheduled(copy(9, 0), copy(9, 4), copy(9, 8), whole, one, other, keep(0), keep(4), keep(8))
+        starts = [step for step in made if isinstance(step, Collective) and step.part == "Start"]
+        places = [(step.number, step.data.offset, step.joined) for step in starts]
+        self.assertEqual(places, [(0, 0, True), (1, 64, False), (2, 128, False)])
+        self.assertEqual(len({step.data.buffer for step in starts}), 1)
+        self.assertEqual(sum(isinstance(step, Copy) for step in made), 6)
+
+    def test_copied(self) -> None:
+        """Values that can't be elsewhere are copied: those that nobody knows who stores, and those of the function's results."""
+        for steps, kept in (
+            ([For(2, (copy(9, 0),)), collective(0, 0), keep(0)], 1),
+            ([copy(9, 0), collective(0, 0)], 0),
+        ):
+            made = scheduled(*steps, kept=kept)
+            copies = [step.places for step in made if isinstance(step, Copy)]
+            (data,) = {step.places[0] for step in made if isinstance(step, Collective)}
+            own = (Slice(0, 0), SIZE)
+            self.assertIn((data, own), copies)
+            self.assertIn((own, data), copies)
 
     def test_random(self) -> None:
         """Nothing uses the values of a collective that is under way, and every value is as without overlap."""
         rng = random.Random(5)
-        for _ in range(DRAWS):
+        for draw in range(DRAWS):
             steps: list[Thunk] = []
             for number in range(rng.randrange(1, 14)):
                 source, target, *_ = rng.sample(range(6), 3)
                 steps.append(copy(source, target) if rng.random() < 0.6 else collective(number, source))
-            made = collectives.overlapped(function(*steps)).thunks
-            self.assertEqual(run(made), run(steps), titles(steps))
-            started = [each.number for each in made if isinstance(each, Collective) and each.part == "Start"]
-            self.assertEqual(started, [each.number for each in steps if isinstance(each, Collective)])
+            kept = draw % 2
+            steps += [keep(place) for place in range(3)]
+            made = scheduled(*steps, kept=kept)
+            wanted, values = run(steps), run(made)
+            for place, value in wanted.items():
+                if place[0].buffer == kept:
+                    self.assertEqual(values[place], value, titles(steps))
+            started = [step.number for step in made if isinstance(step, Collective) and step.part == "Start"]
+            self.assertEqual(sorted(started), sorted(step.number for step in steps if isinstance(step, Collective)))
             under_way: list[Collective] = []
             for thunk in made:
                 if isinstance(thunk, Collective) and thunk.part == "Wait":
@@ -128,6 +181,18 @@ class OverlappedTest(unittest.TestCase):
                 if isinstance(thunk, Collective) and thunk.part == "Start":
                     under_way.append(thunk)
             self.assertEqual(under_way, [])
+
+    def test_joined(self) -> None:
+        """A call has what starts before the first wait at every CPU level, since all replicas make the same calls."""
+        # At the other level, the second value is stored where a step reads the first result.
+        parts = [copy(9, 0), collective(0, 0), keep(0)], [copy(9, 1), collective(1, 1), keep(1)]
+        early = function(*parts[0], *parts[1])
+        late = function(*parts[0], Copy(Slice(0, SIZE), Slice(1, 0), SIZE), *parts[1][1:])
+        for functions, joined in (([early], [True, False]), ([early, late], [False, False])):
+            made = schedule.scheduled(dict(enumerate(functions)), "t::Model")
+            for level in made.values():
+                starts = [step for step in level.thunks if isinstance(step, Collective) and step.part == "Start"]
+                self.assertEqual([(step.number, step.joined) for step in starts], [*enumerate(joined)])
 
     def test_levels(self) -> None:
         """If the code of two CPU levels reduced in different orders, replicas on different CPUs would mix up values."""

@@ -2,6 +2,7 @@
 // happens if they don't fit or one ends.
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -50,8 +51,9 @@ std::vector<float> Train(Model& model, int rank, int size) {
 
 // Trains with replicas. Returns the losses of each.
 template <typename Model>
-std::vector<std::vector<float>> TrainTogether(int size) {
-  tfaot::ThreadReplicas replicas(size);
+std::vector<std::vector<float>> TrainTogether(int size,
+                                              std::uint64_t bucket_bytes = 0) {
+  tfaot::ThreadReplicas replicas(size, std::chrono::minutes(1), bucket_bytes);
   std::vector<std::vector<float>> losses(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -75,7 +77,9 @@ void TestLikeOne(const std::vector<float>& alone, int size) {
       EXPECT(std::abs(own[step] - alone[step]) < 1e-6f);
     }
   }
-  EXPECT(TrainTogether<Model>(size) == losses);  // bit by bit
+  // Bit by bit, however many reductions a call has.
+  EXPECT(TrainTogether<Model>(size) == losses);
+  EXPECT(TrainTogether<Model>(size, 1) == losses);
 }
 
 // Without collectives, with others than the model's, or with too few replicas.

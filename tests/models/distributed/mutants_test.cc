@@ -1,4 +1,6 @@
 // Breaks the exchange of replicas in a generated test, which must then fail.
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
@@ -17,12 +19,14 @@ enum class Fault {
 };
 
 inline Fault fault = Fault::kNone;
-inline int faulty = 0;  // the number of the reduction
+inline int faulty = 0;               // the number of the reduction
+constexpr std::uint64_t kApart = 1;  // a call for each reduction
 
 // As the sound ones, but one reduction of each run goes wrong for rank 1.
 class ThreadReplicas {
  public:
-  explicit ThreadReplicas(int size) : sound_(size) {
+  explicit ThreadReplicas(int size)
+      : sound_(size, std::chrono::minutes(5), kApart) {
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(
           {sound_.collectives(rank), {}, *sound_.collectives(rank)});

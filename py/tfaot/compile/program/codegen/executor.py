@@ -83,4 +83,11 @@ def _plan(function: CompiledFunction) -> tuple[dict[str, Any], set[str]]:
         "row_formulas": [*itertools.starmap(row_formula_code.code, emitter.row_formulas)],
     }
     replicas = max((thunk.replicas for thunk in walk(function.thunks) if isinstance(thunk, Collective)), default=0)
-    return {"run": run, "replicas": replicas, **formulas, **emitter.context(function)}, emitter.sources
+    started = sum(isinstance(thunk, Collective) and thunk.part != "Wait" for thunk in walk(function.thunks))
+    return {
+        "run": run,
+        "collectives": started,
+        "replicas": replicas,
+        **formulas,
+        **emitter.context(function),
+    }, emitter.sources

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Rng, Slice, Sort, Thunk, Uses, walk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Slice, Sort, Thunk, Uses, walk
 from tfaot.core.errors import TfaotError, listed
 from tfaot.xla import marks
 
@@ -39,6 +36,8 @@ class Collective(Thunk):
     count: int
     part: str = ""
     """`Start` or `Wait` for a part of it. In between, nothing else uses the data."""
+    joined: bool = False
+    """Whether the next collective, whose data is behind this one's, can be a part of the same call."""
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -68,8 +67,9 @@ class Collective(Thunk):
         program.needs.add("collectives")
         numbers = f"{self.number}, TFAOT_ALL_REDUCE, TFAOT_{self.reduction.upper()}, {_DTYPES[self.dtype][0]}"
         call = f"{{{numbers}, {program.at(self.data)}, {self.count}u}}"
+        joined = {"Start": f", {str(self.joined).lower()}", "Wait": ""}
         return [
-            f"if (!::tfaot::{part}Collective(instance, {call})) return false;"
+            f"if (!::tfaot::{part}Collective(instance, {call}{joined[part]})) return false;"
             for part in ([self.part] if self.part else ["Start", "Wait"])
         ]
 
@@ -117,70 +117,3 @@ def collectives_in(function: CompiledFunction) -> list[Collective]:
         for thunk in walk(function.thunks)
         if isinstance(thunk, Collective) and thunk.part != "Wait"
     ]
-
-
-def overlapped(function: CompiledFunction) -> CompiledFunction:
-    """Starts each collective as soon as its data is final, and waits for it when nothing else is left to compute.
-
-    It is the last change of a function: passes see a collective as one step. Steps that use the same data keep their order, as do
-    the starts of collectives, and their ends.
-    """
-    steps: list[Thunk] = []
-    for thunk in function.thunks:
-        if isinstance(thunk, Collective):
-            steps += (dataclasses.replace(thunk, part=part) for part in ("Start", "Wait"))
-        else:
-            steps.append(thunk)
-    if len(steps) == len(function.thunks):
-        return function
-    users: list[list[int]] = [[] for _ in steps]
-    missing = [0] * len(steps)
-    for step, before in enumerate(_dependencies(steps)):
-        missing[step] = len(before)
-        for other in before:
-            users[other].append(step)
-    ready = [(_turn(thunk), index) for index, thunk in enumerate(steps) if not missing[index]]
-    heapq.heapify(ready)
-    result: list[Thunk] = []
-    while ready:
-        _, step = heapq.heappop(ready)
-        result.append(steps[step])
-        for user in users[step]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, (_turn(steps[user]), user))
-    return dataclasses.replace(function, thunks=tuple(result))
-
-
-def _turn(thunk: Thunk) -> int:
-    """Returns which steps run first of those that can."""
-    return {"Start": 0, "": 1, "Wait": 2}[thunk.part] if isinstance(thunk, Collective) else 1
-
-
-def _dependencies(steps: Sequence[Thunk]) -> list[set[int]]:
-    """Returns the steps that each one must stay behind."""
-    owners: list[int] = []
-    rows: list[tuple[int, int, int, bool]] = []
-    for step, thunk in enumerate(steps):
-        uses = thunk.uses()
-        for place, size in uses.reads:
-            rows.append((place.buffer, place.offset, place.offset + size, not uses.writes))
-            owners.append(step)
-        for place, size in uses.writes:
-            rows.append((place.buffer, place.offset, place.offset + size, True))
-            owners.append(step)
-    owner = np.array(owners)
-    table = np.array(rows, np.int64).reshape(-1, 4)
-    buffers, begins, ends, writes = table.T
-    result: list[set[int]] = [set() for _ in steps]
-    for step, (buffer, begin, end, written) in zip(owners, rows, strict=True):
-        clash = (buffers == buffer) & (begins < end) & (ends > begin) & (owner < step)
-        result[step].update(owner[clash & ((writes != 0) | written)].tolist())
-    latest: dict[str, int] = {}
-    for step, thunk in enumerate(steps):
-        # Generators have a state, which is no place.
-        kind = getattr(thunk, "part", "") or ("Rng" if any(isinstance(each, Rng) for each in walk((thunk,))) else "")
-        if kind:
-            result[step].update({latest[kind]} if kind in latest else ())
-            latest[kind] = step
-    return result
