@@ -174,7 +174,7 @@ def main() -> None:
     if flags.totals:
         print(json.dumps(totals(rows.values()), indent=1))
         return
-    manual = {*_queried(f"attr(tags, manual, set({' '.join(libraries)}))")}
+    later = {*_queried(f"attr(tags, '\\bfull\\b|manual', set({' '.join(libraries)}))")}
     everything = {name: row for tier in old.values() for name, row in tier.items()}
     worse, better = differences({name: everything[name] for name in rows if name in everything}, rows)
     print(*worse, *better, sep="\n")
@@ -185,7 +185,7 @@ def main() -> None:
     for name, row in rows.items():
         label = name.partition(" ")[0]
         large = label.partition(":")[2].startswith(_LARGE)
-        tier = ("MANUAL" if large else "FULL") if label in manual else "DEFAULT"
+        tier = ("MANUAL" if large else "FULL") if label in later else "DEFAULT"
         tiers.setdefault(tier, {})[name] = row
     Path(TABLE).write_text(rendered(tiers), encoding="utf-8")
 

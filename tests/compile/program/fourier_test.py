@@ -100,18 +100,21 @@ class MarksTest(unittest.TestCase):
 class FourierTest(unittest.TestCase):
     """The kernels, compiled for each level that this CPU has."""
 
-    def setUp(self) -> None:
+    libraries: dict[str, ctypes.CDLL]
+
+    @classmethod
+    def setUpClass(cls) -> None:
         temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
+        cls.addClassCleanup(temporary.cleanup)
         folder = Path(temporary.name)
         (folder / "run.cc").write_text(SOURCE)
         flags = Path("/proc/cpuinfo").read_text()
-        self.libraries = {}
+        cls.libraries = {}
         for level in (level for level, flag in LEVELS.items() if flag in flags):
             target = folder / f"{level}.so"
             options = ["-std=c++17", "-O1", "-ffp-contract=off", f"-march={level}", "-shared", "-fPIC"]
             subprocess.check_call(["c++", *options, f"-I{ROOT}/runtime", str(folder / "run.cc"), "-o", str(target)])
-            self.libraries[level] = ctypes.CDLL(str(target))
+            cls.libraries[level] = ctypes.CDLL(str(target))
 
     def transformed(self, level: str, plans: Sequence[Plan], values: Array) -> Array:
         """Runs the plans in place on a copy of values."""
