@@ -216,7 +216,7 @@ class Engine:
             (folder / "model.py").write_text(text)
             kind, error = NO_REFERENCE, ""
             try:
-                with _silent(folder / "log"):
+                with silent(folder / "log"):
                     isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
                     kind = BROKEN
                     self._stages(folder)
@@ -310,7 +310,7 @@ _LINE = re.compile(r"model\.py(?::|\", line )(\d+)")
 """How our errors and Python's name a line of the model."""
 
 
-class _silent:  # noqa: N801
+class silent:  # noqa: N801
     """Suppresses the output of children, because the outcome contains their errors."""
 
     def __init__(self, path: Path) -> None:

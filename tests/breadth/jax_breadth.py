@@ -29,6 +29,8 @@ PROGRAMS = Path(__file__).with_name("jax_programs.py")
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- begin: tests/breadth/jax_breadth.py -->\n", "<!-- end: tests/breadth/jax_breadth.py -->\n"
 RIGHT = "right"
+REFUSED = "refused"
+"""The family of programs that can't be compiled."""
 CLOSE = {"float32": 2e-4, "complex64": 2e-4}
 """Differences to accept, relative to the largest value."""
 ROUGH = {"bfloat16": 2e-2, "float16": 2e-3}
@@ -56,20 +58,29 @@ def result(archive: zipfile.ZipFile, number: int, program: str, folder: Path) ->
         source = JaxSource(archive.extract(f"{number}.jax", folder))
         function = source.function(source.default_entry_point, Dims({}))
     except TfaotError as error:
-        return " ".join(f"{error.asked} {error.details}".split()).partition("error: ")[2] or error.asked
+        return str(error)
     arrays = list(np.load(io.BytesIO(archive.read(f"{number}.npz"))).values())
     inputs, wanted = arrays[: len(function.inputs)], arrays[len(function.inputs) :]
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(function.graph, name="")
         with tf.compat.v1.Session(graph=graph) as session:
             feeds = dict(zip((edge.name for edge in function.inputs), inputs, strict=True))
-            found = session.run([edge.name for edge in function.outputs], feeds)
-    for value, want in zip(found, wanted, strict=True):
+            results = session.run([edge.name for edge in function.outputs], feeds)
+    for value, want in zip(results, wanted, strict=True):
         largest = np.max(np.abs(want), initial=0, where=np.isfinite(want)) if want.dtype.kind in "fc" else 0
         close = ROUGH.get(program, CLOSE.get(str(want.dtype), 0))
         if not np.allclose(value, want, 0, close * max(1.0, float(largest)), equal_nan=True):
             return "other results than JAX's"
     return RIGHT
+
+
+def results(archive: zipfile.ZipFile, folder: Path) -> list[tuple[str, str, str]]:
+    """Returns the family and the name of each program, and what is wrong with it."""
+    programs = json.loads(archive.read("index.json"))["programs"]
+    return [
+        (family, program, error or result(archive, number, program, folder))
+        for number, (family, program, error, _) in enumerate(programs)
+    ]
 
 
 def table(columns: dict[str, list[tuple[str, str, str]]]) -> str:
@@ -83,9 +94,14 @@ def table(columns: dict[str, list[tuple[str, str, str]]]) -> str:
         rows = [[said for own, _, said in column if own == family] for column in columns.values()]
         right = [f"{sum(said == RIGHT for said in row)}" for row in rows]
         counts.append(f"| {family} | {len(rows[0])} | " + " | ".join(right) + " |")
-    refused = ["| family | program | what happens |", "|---|---|---|"]
-    refused += [f"| {f} | {name} | {said[:160].replace('|', '/')} |" for f, name, said in first if said != RIGHT]
-    return "\n".join([*counts, "", f"With JAX {next(iter(columns))}, these aren't right:", "", *refused, ""])
+    wrong = ["| family | program | what happens |", "|---|---|---|"]
+    wrong += [
+        f"| {f} | {name} | {' '.join(said.split())[:160].replace('|', '/')} |"
+        for f, name, said in first
+        if said != RIGHT
+    ]
+    total = f"{sum(said == RIGHT for _, _, said in first)} of {len(first)} programs are right with JAX {next(iter(columns))}."
+    return "\n".join([*counts, "", total, "", *(wrong if len(wrong) > 2 else [])])
 
 
 def main() -> None:
@@ -106,10 +122,7 @@ def main() -> None:
         for path in paths:
             with zipfile.ZipFile(path) as archive:
                 index = json.loads(archive.read("index.json"))
-                columns[index["jax"]] = [
-                    (family, program, error or result(archive, number, program, folder))
-                    for number, (family, program, error) in enumerate(index["programs"])
-                ]
+                columns[index["jax"]] = [row for row in results(archive, folder) if row[0] != REFUSED]
     text = table(columns)
     if flags.page:
         page = Path(flags.page).read_text(encoding="utf-8")

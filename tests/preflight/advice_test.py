@@ -103,20 +103,6 @@ CASES = {
         LOGITS,
         same=False,
     ),
-    "Eig": Case(
-        "tf.reduce_sum(tf.math.real(tf.linalg.eigvals(x @ tf.transpose(x))))",
-        "use tf.linalg.eigh, for symmetric matrices",
-        "tf.reduce_sum(tf.linalg.eigvalsh(x @ tf.transpose(x)))",
-        SQUARE,
-    ),
-    "MatrixSquareRoot": Case(
-        "tf.linalg.sqrtm(x @ tf.transpose(x) + tf.eye(3))",
-        "compute it from tf.linalg.eigh, for symmetric matrices",
-        """
-        values, vectors = tf.linalg.eigh(x @ tf.transpose(x) + tf.eye(3))
-        vectors * tf.sqrt(values) @ tf.transpose(vectors)""",
-        SQUARE,
-    ),
     "SegmentSum": Case("tf.math.segment_sum(x, i)", "use tf.math.unsorted_segment_sum", ROWS % "sum", IDS),
     "SegmentMax": Case("tf.math.segment_max(x, i)", "use tf.math.unsorted_segment_max", ROWS % "max", IDS),
     "SegmentMin": Case("tf.math.segment_min(x, i)", "use tf.math.unsorted_segment_min", ROWS % "min", IDS),
@@ -161,10 +147,10 @@ CASES = {
         """
         a = x @ tf.transpose(x) + tf.eye(3)
         tf.math.real(tf.linalg.logm(tf.cast(a, tf.complex64)))""",
-        "compute it from tf.linalg.eigh, for symmetric matrices",
+        "compute it from tf.linalg.eig: vectors * tf.math.log(values)[..., None, :] @ tf.linalg.inv(vectors)",
         """
-        values, vectors = tf.linalg.eigh(x @ tf.transpose(x) + tf.eye(3))
-        vectors * tf.math.log(values) @ tf.transpose(vectors)""",
+        values, vectors = tf.linalg.eig(x @ tf.transpose(x) + tf.eye(3))
+        tf.math.real(vectors * tf.math.log(values)[..., None, :] @ tf.linalg.inv(vectors))""",
         SQUARE,
     ),
     "UniqueWithCounts": Case(

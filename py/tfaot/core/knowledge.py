@@ -318,8 +318,7 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
 
 REWRITES: Mapping[str, str] = {
     "CTCLoss": "use tf.nn.ctc_loss with dense labels, logit_length, and label_length",
-    "Eig": "use tf.linalg.eigh, for symmetric matrices: others need complex iterations, which the runtime lacks",
-    **dict.fromkeys(("MatrixLogarithm", "MatrixSquareRoot"), "compute it from tf.linalg.eigh, for symmetric matrices"),
+    "MatrixLogarithm": "compute it from tf.linalg.eig: vectors * tf.math.log(values)[..., None, :] @ tf.linalg.inv(vectors)",
     "SegmentSum": "use tf.math.unsorted_segment_sum with a constant num_segments",
     "SegmentMean": "use tf.math.unsorted_segment_sum, and divide by the counts",
     "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",

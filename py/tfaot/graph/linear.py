@@ -18,6 +18,8 @@ from tfaot.graph.splice import Target, operands, rewrite_nodes, splice
 from tfaot.xla import marks
 from tfaot.xla.linear import Linear
 
+SCHUR = "_tfaot_schur"
+"""An attribute of an Eig whose vectors are only used for the Schur decomposition, which the unitary matrix's own columns give."""
 Orders = dict[str, Any]
 """The orders of marks, by the names of their functions."""
 
@@ -195,6 +197,28 @@ def _eigen(calls: Calls, node: node_def_pb2.NodeDef, x: Any) -> Any:
     return values, vectors
 
 
+def _general(calls: Calls, node: node_def_pb2.NodeDef, x: Any) -> Any:
+    """Returns eigenvalues and eigenvectors, or, of a node with SCHUR, the unitary matrix of the Schur decomposition."""
+    import tensorflow as tf
+
+    call = _square("General", x, others=int(node.attr[SCHUR].b), vectors=node.attr["compute_v"].b)
+    vectors, values = calls.run(call, tf.cast(x, node.attr["Tout"].type))
+    return values, vectors
+
+
+def _square_root(calls: Calls, _: node_def_pb2.NodeDef, x: Any) -> Any:
+    import tensorflow as tf
+
+    wide = tf.complex128 if x.dtype.real_dtype == tf.float64 else tf.complex64
+    (root,) = calls.run(_square("Root", x), tf.cast(x, wide))
+    if x.dtype.is_complex:
+        return root
+    # That of a matrix with negative eigenvalues isn't real.
+    real, imaginary = (tf.reduce_sum(part(root) ** 2, [-2, -1], keepdims=True) for part in (tf.math.real, tf.math.imag))
+    is_real = imaginary <= _epsilon(x.dtype) * real
+    return tf.where(is_real, tf.math.real(root), tf.constant(float("nan"), x.dtype))
+
+
 def _singular(calls: Calls, node: node_def_pb2.NodeDef, x: Any) -> Any:
     rows, columns = x.shape[-2:]
     call = Linear("Singular", rows, columns, int(node.attr["full_matrices"].b), vectors=node.attr["compute_uv"].b)
@@ -221,12 +245,14 @@ def _epsilon(dtype: Any) -> float:
 
 OPS: Mapping[str, Callable[..., Any]] = {
     "Cholesky": _cholesky,
+    "Eig": _general,
     "LogMatrixDeterminant": _log_determinant,
     "Lu": _lu,
     "MatrixDeterminant": _determinant,
     "MatrixInverse": _inverse,
     "MatrixSolve": _solve,
     "MatrixSolveLs": _least_squares,
+    "MatrixSquareRoot": _square_root,
     "MatrixTriangularSolve": _triangular_solve,
     "Qr": _qr,
     "SelfAdjointEigV2": _eigen,
@@ -234,5 +260,5 @@ OPS: Mapping[str, Callable[..., Any]] = {
 }
 """What builds each op of its operands, as one tensor or a tuple of them."""
 
-_ONLY_HERE = frozenset({"LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixSolveLs"})
+_ONLY_HERE = frozenset({"Eig", "LogMatrixDeterminant", "Lu", "MatrixDeterminant", "MatrixSolveLs", "MatrixSquareRoot"})
 """Those of which XLA has none for sizes that are known only at run time."""

@@ -11,7 +11,8 @@ import dataclasses
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -118,13 +119,16 @@ def export(function: Callable[..., Any], *shapes: Any, state: State = (), name: 
             made = jax.export.export(jax.jit(flat, keep_unused=True), platforms=["cpu"])(
                 *(leaf.spec for leaf in leaves)
             )
-        except NotImplementedError as error:
-            if "callback" not in str(error):
+        except Exception as error:
+            refusal = next(
+                (r for r in _REFUSALS if isinstance(error, r.error) and re.search(r.pattern, str(error))), None
+            )
+            if refusal is None:
                 raise
+            at_run_time = isinstance(error, NotImplementedError)
+            place = _line_of_callback(flat, [leaf.spec for leaf in leaves]) if at_run_time else _line_of(error)
             raise TfaotError(
-                f"{name} calls Python as it runs",
-                exists="a callback: pure_callback, io_callback, jax.debug.print, or a check that raises",
-                do="compute it in JAX, or return what you want to print; checks of Equinox give NaN with EQX_ON_ERROR=nan",
+                f"{name} {refusal.asked}" + (f", at {place}" if place else ""), exists=refusal.exists, do=refusal.do
             ) from None
         text = made.mlir_module()
     targets = {path: target for path, target in written.items() if target}
@@ -143,6 +147,75 @@ def export(function: Callable[..., Any], *shapes: Any, state: State = (), name: 
         if value.variable and leaf.value is not None
     }
     return Exported(Program(name, text, arguments, returned), initial, tuple(dict.fromkeys(unmatched)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Refusal:
+    """What no compiled code can do."""
+
+    error: type[Exception]
+    pattern: str
+    """What JAX's error contains."""
+    asked: str
+    exists: str
+    do: str
+
+
+_REFUSALS = (
+    _Refusal(
+        NotImplementedError,
+        "callback",
+        "calls Python as it runs",
+        "a callback: pure_callback, io_callback, jax.debug.print, or a check that raises",
+        "compute it in JAX, or return what you want to print; checks of Equinox give NaN with EQX_ON_ERROR=nan",
+    ),
+    _Refusal(
+        Exception,
+        "Reverse-mode differentiation does not work for lax.while_loop",
+        "has a gradient of a loop that has no bound",
+        "lax.while_loop, or lax.fori_loop with a bound that isn't a Python integer",
+        "use lax.scan, or lax.fori_loop with Python integers",
+    ),
+    _Refusal(
+        TypeError,
+        "statically specified|bstract tracer value|boolean conversion of traced|concrete value",
+        "has a size or a branch of Python that depends on values",
+        "arguments whose values aren't known before the call",
+        "give the operation a bound: size= of jnp.nonzero, unique, and where, and total_repeat_length= of jnp.repeat; branch with "
+        "jnp.where or lax.cond",
+    ),
+)
+
+
+def _line_of(error: Exception) -> str:
+    """Returns the innermost line of user code that an exception comes from, or nothing."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    return _user_line(reversed(frames))
+
+
+def _line_of_callback(function: Callable[..., Any], specs: Sequence[Any]) -> str:
+    """Returns the line of user code that calls Python at run time, or nothing."""
+    rest = [jax.make_jaxpr(function)(*specs).jaxpr]
+    while rest:
+        for equation in rest.pop().eqns:
+            if re.search("callback|debug_print", equation.primitive.name):
+                frames = getattr(equation.source_info.traceback, "frames", [])
+                return _user_line((frame.file_name, frame.line_num) for frame in frames)
+            inner = [
+                part for value in equation.params.values() for part in (value if isinstance(value, tuple) else [value])
+            ]
+            inner = [getattr(part, "jaxpr", part) for part in inner]
+            rest += [part for part in inner if hasattr(part, "eqns")]
+    return ""
+
+
+def _user_line(frames: Iterable[tuple[str, int | None]]) -> str:
+    """Returns the first place that isn't in an installed package or here."""
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(jax.__file__))), os.path.dirname(__file__)
+    for file, line in frames:
+        if os.path.isabs(file) and not file.startswith(packages):
+            return f"{file.removeprefix(os.getcwd() + os.sep)}:{line}"
+    return ""
 
 
 def labels_of(tree: Any) -> list[tuple[str, Any]]:

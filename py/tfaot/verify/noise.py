@@ -358,6 +358,8 @@ class _Rewriting:
         """Returns the standard error of an output, in roundings; 0 if it is exact."""
         if dtype not in UNITS or node.op in EXACT or node.op in self._pass.signatures or "Random" in node.op:
             return 0.0
+        if node.op == "Eig" and index == 1 and not node.attr["compute_v"].b:  # it isn't a matrix then
+            return 0.0
         if node.op == "Cast":
             source = self._types.get(self._key(node.input[0]), types_pb2.DT_INVALID)
             return 1.0 if UNITS[dtype] > UNITS.get(source, 0.0) else 0.0

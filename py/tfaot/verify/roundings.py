@@ -29,7 +29,7 @@ DIGITS = {
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
-SPREAD = re.compile(r"I?R?FFT(2D|3D)?|MatrixSolveLs|Qr|SelfAdjointEigV2|Svd")
+SPREAD = re.compile(r"I?R?FFT(2D|3D)?|MatrixSolveLs|Qr|SelfAdjointEigV2|Svd|Eig|MatrixSquareRoot")
 """Operations each of whose roundings is a part of all results, so that small values get errors of large ones."""
 
 EXACT = frozenset(
@@ -188,7 +188,9 @@ TERMS = {
     "Mean": _sum("axes", 0, 1, rounded=True),
     "MirrorPadGrad": Terms((0,), "fixed:4", (), ((0,),)),
     "Prod": _sum("axes", 0, 1),
-    **dict.fromkeys(("MatrixSolveLs", "Qr", "SelfAdjointEigV2", "Svd"), Terms((0,), "last_squared", (0,))),
+    **dict.fromkeys(
+        ("Eig", "MatrixSolveLs", "MatrixSquareRoot", "Qr", "SelfAdjointEigV2", "Svd"), Terms((0,), "last_squared", (0,))
+    ),
     "RGBToHSV": Terms((0,), "fixed:4"),
     "ResizeBilinear": Terms((0,), "extent", (0,)),
     "ResizeBilinearGrad": Terms((0,), "extent", (1,)),

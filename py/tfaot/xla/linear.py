@@ -5,10 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
-Op = Literal["Cholesky", "Triangle", "Lu", "Solve", "Reflectors", "Orthogonal", "Eigen", "Singular"]
-_OPS: tuple[Op, ...] = ("Cholesky", "Triangle", "Lu", "Solve", "Reflectors", "Orthogonal", "Eigen", "Singular")
+Op = Literal[
+    "Cholesky",
+    "Triangle",
+    "Lu",
+    "Solve",
+    "Reflectors",
+    "Orthogonal",
+    "Eigen",
+    "Singular",
+    "Root",
+    "General",
+]
+_OPS: tuple[Op, ...] = get_args(Op)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +52,7 @@ class Linear:
         rows, columns = self.rows, self.columns
         least = min(rows, columns)
         match self.op:
-            case "Cholesky":
+            case "Cholesky" | "Root":
                 return ((rows, columns),)
             case "Triangle" | "Solve":
                 return ((rows, columns), (rows, self.others))
@@ -51,7 +62,7 @@ class Linear:
                 return ((rows, columns), (least,))
             case "Orthogonal":
                 return ((rows, self.others),)
-            case "Eigen":
+            case "Eigen" | "General":
                 return ((rows, columns), (rows,))
             case "Singular":
                 left, right = (rows, columns) if self.others else (least, least)
@@ -85,3 +96,5 @@ class Linear:
                 return (9 if self.vectors else 1) * cube
             case "Singular":
                 return (20 if self.vectors else 3) * cube
+            case "Root" | "General":
+                return 25 * cube

@@ -129,13 +129,17 @@ struct Linear {
     kOrthogonal,  // reflectors, tau: `others` columns of their product
     kEigen,       // vectors and values of a's lower half; values ascend
     kSingular,    // left vectors, values, adjoint of right vectors
+    // Of complex matrices only:
+    kRoot,     // the principal square root
+    kGeneral,  // eigenvectors, or the Schur decomposition's, and eigenvalues
   };
   Op op;
   std::int64_t batch;
   std::int64_t rows;
   std::int64_t columns;
   // Columns of x, or of an orthogonal matrix. Of singular vectors: whether all
-  // are wanted, also those without a value.
+  // are wanted, also those without a value. Of kGeneral: whether vectors are
+  // those of the Schur decomposition.
   std::int64_t others = 0;
   // Of a triangle.
   bool lower = true;

@@ -391,6 +391,49 @@ TFAOT_INLINE void DivideRow(std::int64_t count, T by, T* row) {
   }
 }
 
+// Sets x[size] to the solution of triangle * x' = x. Rows are read in blocks,
+// so that sums share loads. `conjugates` has `size` values, for complex ones.
+template <typename T>
+void SolveColumn(std::int64_t size, const Triangle<T>& triangle, T* x,
+                 T* conjugates) {
+  constexpr std::int64_t kBlock = 8;
+  const bool adjoint = triangle.adjoint, forward = triangle.lower != adjoint;
+  const Matrix<T>& a = triangle.matrix;
+  const auto at = [&](std::int64_t i, std::int64_t j) {
+    return adjoint ? a.at(j, i) : a.at(i, j);
+  };
+  // A system of the adjoint is the conjugate of one of the transpose.
+  if (adjoint) ConjugateRows(1, size, x, size);
+  T* const right = kIsComplex<T> ? conjugates : x;
+  for (std::int64_t done = 0; done < size; done += kBlock) {
+    const std::int64_t count = std::min(kBlock, size - done);
+    const std::int64_t rest = size - done - count;
+    const std::int64_t begin = forward ? done : rest;
+    const std::int64_t solved = forward ? 0 : begin + count;
+    const std::int64_t next = forward ? begin + count : 0;
+    if (!adjoint) {
+      Dots(count, done, a.row(begin) + solved, a.stride, right + solved,
+           [&](std::int64_t i, T sum) { x[begin + i] = x[begin + i] - sum; });
+    }
+    for (std::int64_t step = 0; step < count; ++step) {
+      const std::int64_t i = forward ? begin + step : begin + count - 1 - step;
+      const std::int64_t first = forward ? begin : i + 1;
+      T value = x[i];
+      for (std::int64_t j = first; j < first + step; ++j) {
+        value = value - at(i, j) * x[j];
+      }
+      x[i] = triangle.unit ? value : Quotient(value, at(i, i));
+      right[i] = Conjugate(x[i]);
+    }
+    if (adjoint) {
+      AddRows(
+          count, rest, [&](std::int64_t k) { return -x[begin + k]; },
+          a.row(begin) + next, a.stride, x + next);
+    }
+  }
+  if (adjoint) ConjugateRows(1, size, x, size);
+}
+
 // Sets x[size][columns] to the solution of triangle * x' = x.
 template <typename T>
 void SolveTriangle(std::int64_t size, std::int64_t columns,
@@ -398,35 +441,7 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
                    const Context<T>& context) {
   const bool forward = triangle.lower != triangle.adjoint;
   if (columns == 1 && x.stride == 1) {
-    T* const b = x.data;
-    for (std::int64_t step = 0; step < size; ++step) {
-      const std::int64_t i = forward ? step : size - 1 - step;
-      const std::int64_t first = forward ? 0 : i + 1;
-      const std::int64_t rest = forward ? size - i - 1 : i;
-      if (!triangle.adjoint) {
-        // Both have what the dot would conjugate.
-        if constexpr (kIsComplex<T>) {
-          for (std::int64_t j = 0; j < step; ++j) {
-            b[i] = b[i] - triangle.matrix.at(i, first + j) * b[first + j];
-          }
-        } else {
-          b[i] -= Dot(step, triangle.matrix.row(i) + first, b + first);
-        }
-      }
-      if (!triangle.unit) b[i] = Quotient(b[i], triangle.at(i, i));
-      if (triangle.adjoint) {
-        const std::int64_t from = forward ? i + 1 : 0;
-        if constexpr (kIsComplex<T>) {
-          for (std::int64_t j = 0; j < rest; ++j) {
-            b[from + j] =
-                b[from + j] - Conjugate(triangle.matrix.at(i, from + j)) * b[i];
-          }
-        } else {
-          AddRow(rest, -b[i], triangle.matrix.row(i) + from, b + from);
-        }
-      }
-    }
-    return;
+    return SolveColumn(size, triangle, x.data, context.scratch);
   }
   if (size > kTriangleBase) {
     const std::int64_t half =

@@ -1,5 +1,5 @@
 #include "tfaot/kernels/calls.h"
-#include "tfaot/kernels/spectral.h"
+#include "tfaot/kernels/schur.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
 

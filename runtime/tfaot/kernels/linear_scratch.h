@@ -1,4 +1,5 @@
-// The memory of decompositions and linear systems (linear.h, spectral.h).
+// The memory of decompositions and linear systems (linear.h,
+// spectral.h, schur.h).
 #ifndef TFAOT_KERNELS_LINEAR_SCRATCH_H_
 #define TFAOT_KERNELS_LINEAR_SCRATCH_H_
 
@@ -47,6 +48,10 @@ constexpr std::int64_t LinearRow(const Linear& linear) {
       const std::int64_t right = linear.others != 0 ? columns : least;
       return rows * left + least + right * columns;
     }
+    case Op::kRoot:
+      return values;
+    case Op::kGeneral:
+      return values + rows;
   }
   return 0;
 }
@@ -95,6 +100,10 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
                reflectors(tall, left) + 80 * tall;
       break;
     }
+    case Op::kRoot:
+    case Op::kGeneral:
+      values = 3 * rows * (stride + 1);
+      break;
   }
   return static_cast<std::size_t>((values * size + 63) / 64 * 64);
 }

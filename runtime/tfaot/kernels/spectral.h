@@ -534,50 +534,6 @@ void RunSingular(std::int64_t rows, std::int64_t columns, bool all,
   }
 }
 
-// Runs one call for values of T.
-template <typename T>
-void RunLinearOf(const Linear& linear, T* scratch, T* data,
-                 ThreadPool* threads) {
-  using Op = Linear::Op;
-  const std::int64_t rows = linear.rows, columns = linear.columns;
-  const std::int64_t others = linear.others;
-  for (std::int64_t item = 0; item < linear.batch; ++item) {
-    T* const a = data + item * LinearRow(linear);
-    auto* const pivots = reinterpret_cast<std::int64_t*>(scratch);
-    // Two values can be as small as one index.
-    T* const behind = scratch + (2 * std::max(rows, columns) + 15) / 16 * 16;
-    switch (linear.op) {
-      case Op::kCholesky:
-        RunCholesky<T>(rows, a, {scratch, threads});
-        break;
-      case Op::kTriangle:
-        SolveTriangle<T>(rows, others,
-                         {{a, rows}, linear.lower, linear.adjoint, linear.unit},
-                         {a + rows * rows, others}, {scratch, threads});
-        break;
-      case Op::kLu:
-        RunLu<T>(rows, columns, a, pivots, {behind, threads});
-        break;
-      case Op::kSolve:
-        RunSolve<T>(rows, others, a, pivots, {behind, threads});
-        break;
-      case Op::kReflectors:
-        RunReflectors<T>(rows, columns, a, {scratch}, threads);
-        break;
-      case Op::kOrthogonal:
-        RunOrthogonal<T>(rows, columns, others, a, {scratch}, threads);
-        break;
-      case Op::kEigen:
-        RunEigen<T>(rows, linear.vectors, a, {scratch}, threads);
-        break;
-      case Op::kSingular:
-        RunSingular<T>(rows, columns, others != 0, linear.vectors, a, {scratch},
-                       threads);
-        break;
-    }
-  }
-}
-
 }  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_SPECTRAL_H_

@@ -245,6 +245,64 @@ class LinearTest(unittest.TestCase):
             alone = Call(kernels, Linear("Singular", rows, columns, vectors=False), x).run()[1]
             self.assertEqual(values.tobytes(), alone.tobytes(), case)
 
+    def general(self, draw: random.Random, dtype: Any, batch: int, size: int) -> Array:
+        """Draws matrices, the first of which may be hard: defective, unitary, of any scale, or with values far apart."""
+        x = self.drawn(dtype, batch, size, size) * draw.choice([1, 1, 1e-20, 1e20])
+        jordan = 2 * np.eye(size) + np.eye(size, k=1)
+        hard = [x[0], np.zeros((size, size)), jordan, jordan.T, np.roll(np.eye(size), 1, 0), np.triu(x[0])]
+        hard.append(x[0] * np.logspace(0, -12, size)[:, None])
+        x[0] = draw.choice(hard)
+        return x.astype(dtype)
+
+    def test_schur(self) -> None:
+        """Protects Schur decompositions, also of defective matrices and of any scale: unitary times triangular is the matrix."""
+        for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
+            if np.dtype(dtype).kind != "c":
+                continue
+            x = self.general(draw, dtype, batch, size)
+            unitary, values = Call(kernels, Linear("General", size, size, 1), x).run()
+            self.assert_orthogonal(wide(unitary), case)
+            upper = adjoint(wide(unitary)) @ wide(x) @ wide(unitary)
+            triangle = np.triu(upper, 1) + values[:, None] * np.eye(size)
+            self.assert_close(upper, triangle, case, np.linalg.norm(upper, axis=(-2, -1)))
+
+    def test_general(self) -> None:
+        """Protects eigenvectors of any matrices, also defective ones: the matrix times them is them times eigenvalues."""
+        for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
+            if np.dtype(dtype).kind != "c":
+                continue
+            x = self.general(draw, dtype, batch, size)
+            vectors, values = Call(kernels, Linear("General", size, size), x).run()
+            lengths = np.linalg.norm(wide(vectors), axis=-2)
+            self.assert_close(lengths, np.ones_like(lengths), case, 1.0)
+            large = np.abs(wide(vectors)) >= 0.7 * np.abs(wide(vectors)).max(-2, keepdims=True)
+            self.assertTrue((large & (vectors.imag == 0) & (vectors.real > 0)).any(-2).all(), case)
+            scale = np.linalg.norm(wide(x), axis=(-2, -1)) * size**0.5
+            self.assert_close(wide(x) @ wide(vectors), wide(vectors) * wide(values)[:, None], case, scale)
+            _, alone = Call(kernels, Linear("General", size, size, vectors=False), x).run()
+            trace = np.trace(wide(x), axis1=-2, axis2=-1)[:, None, None]
+            for each in (wide(values), wide(alone)):
+                self.assert_close(each.sum(-1)[:, None, None], trace, case, scale)
+                moved = wide(x)[:, None] - each[..., None, None] * np.eye(size)
+                least = np.linalg.svd(moved, compute_uv=False)[..., -1].max(-1)
+                self.assert_close(least[:, None, None], np.zeros((batch, 1, 1)), case, scale)
+
+    def test_root(self) -> None:
+        """Protects square roots: squared, they are the matrix, and their eigenvalues aren't left of the imaginary axis."""
+        for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
+            if np.dtype(dtype).kind != "c":
+                continue
+            x = self.drawn(dtype, batch, size, size)
+            x = x @ adjoint(x) / np.linalg.norm(x, axis=(-2, -1), keepdims=True) + x / 8
+            defective = 3 * np.eye(size) + np.triu(np.ones((size, size)), 1) / size
+            x[0] = draw.choice([x[0], np.eye(size), np.zeros((size, size)), defective])
+            x = (x * draw.choice([1, 1e-20, 1e20])).astype(dtype)
+            (root,) = Call(kernels, Linear("Root", size, size), x).run()
+            scale = np.linalg.norm(wide(root), axis=(-2, -1)) ** 2
+            self.assert_close(wide(root) @ wide(root), wide(x), case, scale)
+            least = np.linalg.eigvals(wide(root)).real.min(-1)
+            self.assertTrue((least >= -1e-3 * scale**0.5).all(), case)
+
     def test_other_items(self) -> None:
         """Protects batch items from each other: NaN, infinity, or a singular matrix in one changes no bit of another."""
         for level, kernels in self.kernels.items():
@@ -254,13 +312,14 @@ class LinearTest(unittest.TestCase):
                     x = (x @ adjoint(x) + np.eye(size)).astype(dtype)
                     spoiled = x.copy()
                     spoiled[1], spoiled[2, 0, 0], spoiled[3] = np.nan, np.inf, -np.eye(size)
-                    for op in ("Cholesky", "Lu", "Reflectors", "Eigen", "Singular"):
+                    general = ("General", "Root") if np.dtype(dtype).kind == "c" else ()
+                    for op in ("Cholesky", "Lu", "Reflectors", "Eigen", "Singular", *general):
                         call = Linear(op, size, size)
                         clean, bad = Call(kernels, call, x).run(), Call(kernels, call, spoiled).run()
                         for one, other in zip(clean, bad, strict=True):
                             case = level, dtype, size, op
                             self.assertEqual(one[[0, 4]].tobytes(), other[[0, 4]].tobytes(), case)
-                        if op in ("Cholesky", "Eigen", "Singular"):
+                        if op in ("Cholesky", "Eigen", "Singular", *general):
                             self.assertTrue(np.isnan(bad[0][1:3]).any((1, 2)).all(), case)
                     (factor,) = Call(kernels, Linear("Cholesky", size, size), spoiled).run()
                     self.assertTrue(np.isnan(factor[3][np.tril_indices(size)]).all(), (level, dtype, size))

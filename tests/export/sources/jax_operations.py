@@ -268,13 +268,35 @@ def linear() -> dict[str, Case]:
         parts = [jnp.linalg.solve(a, b), jnp.linalg.cholesky(s), jnp.linalg.det(a), products(b, s)[2]]
         return sum(jnp.sum(jnp.sin(part)) for part in parts)
 
+    def general(w: Any, z: Any) -> Any:
+        (values, vectors), root = jnp.linalg.eig(w), jax.scipy.linalg.sqrtm(z)
+        largest = jnp.take_along_axis(vectors, jnp.argmax(jnp.abs(vectors), -2)[:, None], -2)
+        left, right = jax.lax.linalg.eig(z)[1:]
+        upper, unitary = jax.scipy.linalg.schur(z)
+        real = jax.scipy.linalg.schur(w[0], output="complex")
+        parts = (
+            jnp.sort(jnp.abs(values)),
+            w @ vectors - vectors * values[:, None],
+            largest.imag,
+            jnp.abs((left.conj().T @ right).diagonal()).sum(),
+            root,
+            unitary @ upper @ unitary.conj().T,
+            real[1] @ real[0] @ real[1].conj().T,
+            jnp.linalg.eigvals(z).sum(),
+        )
+        return jax.tree.map(lambda x: (x.real, x.imag) if x.dtype == jnp.complex64 else x, parts)
+
     return {
         "factors": (
             lambda w: (jnp.linalg.qr(w), jnp.linalg.qr(w, mode="complete"), jnp.linalg.svd(w, compute_uv=False)),
             (w,),
         ),
         "gradients_of_factors": (jax.grad(loss, (0, 1, 2)), (a, b, spd)),
-        "lu": (lambda a, w: (jax.scipy.linalg.lu(a), jax.scipy.linalg.lu_factor(w[:, :3])), (a, w)),
+        "lu": (
+            lambda a, w: (jax.scipy.linalg.lu(a), jax.scipy.linalg.lu_factor(w[:, :3]), jax.scipy.linalg.lu_factor(w)),
+            (a, w),
+        ),
+        "general": (general, (w[:, :4], (spd + 1j * a).astype(np.complex64))),
         "products_of_factors": (products, (w, spd)),
         "solvers": (
             lambda a, b, s: (
@@ -325,7 +347,7 @@ def main(path: str) -> None:
         spec = jax.ShapeDtypeStruct((3, 3), np.float32)
         newer = export.export(jax.jit(lambda x: lax.top_k(x, 2)), platforms=["cpu"])(spec)
         out.writestr("newer.mlirbc", newer.mlir_module_serialized)
-        library = export.export(jax.jit(jnp.linalg.eigvals), platforms=["cpu"])(spec)
+        library = export.export(jax.jit(lambda x: jax.scipy.linalg.schur(x, "real")), platforms=["cpu"])(spec)
         out.writestr("library.mlir", library.mlir_module())
         own = export.export(jax.jit(lambda x: jnp.linalg.cholesky(x @ x.T)), platforms=["tpu"])(spec)
         out.writestr("no_library.mlir", own.mlir_module())

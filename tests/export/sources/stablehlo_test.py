@@ -105,11 +105,12 @@ class JaxTest(StageTest):
 
     def test_lapack(self) -> None:
         """A call of LAPACK for which TensorFlow has nothing is refused with the reason and the line of JAX code."""
+        line = line_of('schur(x, "real")')
         self.assertRegex(
             self.refused("library.mlir"),
             r"^library.mlir calls functions that aren't part of it\n"
-            rf"  found: lapack_sgeev_ffi at \S*jax_operations\.py:{line_of('jnp.linalg.eigvals')} \(eigenvalues of matrices "
-            r"that aren't symmetric need complex iterations, which the runtime lacks\)\n"
+            rf"  found: lapack_sgees_ffi at \S*jax_operations\.py:{line} \(the real Schur form, which "
+            r'funm takes, too; use jax\.scipy\.linalg\.schur\(a, output="complex"\) or jax\.numpy\.linalg\.eig\)\n'
             r"  to do: compute it in another way$",
         )
         self.exported("no_library.mlir")

@@ -1,4 +1,4 @@
-"""Eigenvectors and singular vectors, whose signs don't depend on the library, in real and complex numbers, with gradients."""
+"""Eigenvectors, singular vectors, and square roots, whose signs don't depend on the library, with gradients."""
 
 import tensorflow as tf
 
@@ -47,6 +47,16 @@ def model_fn(features, _):
     def root(i, x):
         e, v = tf.linalg.eigh(x)
         return i + 1, tf.matmul(v * tf.sqrt(tf.abs(e))[:, None], v, transpose_b=True)
+
+    e, right = tf.linalg.eig(a)
+    outputs["eigenvalues"] = parts_of(e)
+    outputs["eigenvalues_alone"] = parts_of(tf.linalg.eigvals(z))
+    outputs["right"] = parts_of(right)
+    outputs["square_root"] = tf.linalg.sqrtm(spd)
+    outputs["complex_square_root"] = parts_of(tf.linalg.sqrtm(z))
+    outputs["root_gradient"] = tf.gradients(tf.reduce_sum(tf.sin(tf.linalg.sqrtm(spd[0]))), a)[0]
+    product = tf.matmul(right * tf.exp(e)[:, None], tf.linalg.inv(right))
+    outputs["general_gradient"] = tf.gradients(tf.reduce_sum(tf.math.real(product)), a)[0]
 
     outputs["roots"] = tf.while_loop(lambda i, _: i < 3, root, [0, spd])[1]
     return outputs

@@ -1,11 +1,13 @@
-"""Gives eigenvectors and singular vectors signs that don't depend on how they are computed. Pure.
+"""Gives eigenvectors and singular vectors signs, and eigenvalues an order, that don't depend on how they are computed. Pure.
 
 A vector times -1, or a complex number of size 1, is as good as the vector, so libraries differ. Here, the sum of a vector's values
-times cos(0), cos(1), … is positive. Singular vectors that have no value come from a QR decomposition of the others.
+times cos(0), cos(1), … is positive. Singular vectors that have no value come from a QR decomposition of the others. Eigenvalues of
+matrices that aren't symmetric ascend by their real parts plus cos(1) times their imaginary parts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +15,14 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.graph.functions import EditableFunction
+from tfaot.graph.linear import SCHUR
 from tfaot.graph.program import Program
 from tfaot.graph.splice import FunctionTarget, GraphTarget, Target, any_node, splice
 
-_VECTORS = {"SelfAdjointEigV2": "compute_v", "Svd": "compute_uv"}
+_VECTORS = {"Eig": "compute_v", "SelfAdjointEigV2": "compute_v", "Svd": "compute_uv"}
 """The ops, and the attribute that says whether they return vectors."""
+_ORDERED = "Eig"
+"""The op whose values may have any order."""
 
 
 def give_signs(graph: graph_pb2.GraphDef) -> None:
@@ -39,7 +44,7 @@ def give_signs(graph: graph_pb2.GraphDef) -> None:
 def _rewrite(target: Target) -> None:
     for node in [*target.nodes()]:
         wanted = node.attr[_VECTORS[node.op]] if node.op in _VECTORS else None
-        if wanted is not None and (wanted.b or wanted.WhichOneof("value") is None):
+        if wanted is not None and (node.op == _ORDERED or wanted.b or wanted.WhichOneof("value") is None):
             splice(target, node, [tf.TensorSpec(None, node.attr["T"].type)], _built(node))
 
 
@@ -56,8 +61,24 @@ def _built(node: node_def_pb2.NodeDef) -> Callable[[Any], tuple[Any, ...]]:
         sides = left * signs, right * signs
         return values, *(map(_completed, sides) if full else sides)
 
+    def general(x: Any) -> tuple[Any, ...]:
+        wanted = node.attr["compute_v"].b
+        values, vectors = tf.raw_ops.Eig(input=x, Tout=tf.as_dtype(node.attr["Tout"].type), compute_v=wanted)
+        if SCHUR in node.attr:
+            values.op._set_attr(SCHUR, node.attr[SCHUR])
+            return values, vectors
+        shapes = tf.shape(values), tf.shape(x)
+        flat = tf.reshape(values, [-1, shapes[0][-1]])
+        order = tf.argsort(tf.math.real(flat) + math.cos(1) * tf.math.imag(flat), stable=True)
+        values = tf.reshape(tf.gather(flat, order, batch_dims=1), shapes[0])
+        if not wanted:
+            return values, vectors
+        flat = tf.gather(tf.reshape(vectors, [-1, shapes[1][-1], shapes[1][-1]]), order, axis=2, batch_dims=1)
+        vectors = tf.reshape(flat, shapes[1])
+        return values, vectors * _signs(vectors)
+
     full = node.attr["full_matrices"].b
-    return eigen if node.op == "SelfAdjointEigV2" else singular
+    return {"Eig": general, "SelfAdjointEigV2": eigen, "Svd": singular}[node.op]
 
 
 def _signs(vectors: Any) -> Any:

@@ -14,6 +14,7 @@ from tensorflow.core.framework import attr_value_pb2
 
 from tfaot.export.sources import mlir
 from tfaot.export.sources.mlir import MlirError, Type
+from tfaot.graph.linear import SCHUR
 
 CALL = re.compile(r"stablehlo\.custom_call @lapack_[sdcz](\w+?)(?:_ffi)?\(")
 """A call, and the routine without the letter of its dtype."""
@@ -58,17 +59,14 @@ def branches(module: str) -> list[str]:
 
 def refused(target: str) -> str:
     """Returns why there is nothing for a call, given what it calls; nothing if there is."""
+    if target == "ApproxTopK":
+        return "use jax.lax.top_k"
     match = CALL.search(f"stablehlo.custom_call @{target}(")
-    if match is None or match[1] in _CALLS:
+    if match is None:
         return ""
-    return _WHY.get(match[1], "TensorFlow has no op for it")
-
-
-_ANY_EIGENVALUES = "eigenvalues of matrices that aren't symmetric need complex iterations, which the runtime lacks"
-_WHY = {
-    "geev": _ANY_EIGENVALUES,
-    "gees": _ANY_EIGENVALUES + "; jax.scipy.linalg.sqrtm and schur use them",
-}
+    if re.match(r"lapack_[sd]gees", target):
+        return 'the real Schur form, which funm takes, too; use jax.scipy.linalg.schur(a, output="complex") or jax.numpy.linalg.eig'
+    return "" if match[1] in _CALLS else "TensorFlow has no op for it"
 
 
 def _cholesky(text: str, matrix: Any) -> Any:
@@ -122,16 +120,40 @@ def _trsm(config: Config, _types: Sequence[Type], matrix: Any, rhs: Any) -> list
 def _getrf(_config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     rows, columns = matrix.shape[-2:]
     if rows > columns:
-        raise MlirError(
-            f"error: LU decomposition of {rows} rows and {columns} columns: TensorFlow's op takes no more rows than columns; use a "
-            "QR decomposition"
-        )
+        factors, swaps = tf.function(_tall, autograph=False)(
+            matrix
+        )  # a loop in the graph itself would be TensorFlow 1's
+        return [factors, tf.cast(swaps + 1, mlir.dtype_of(types[1]))]
     factors, order = tf.linalg.lu(matrix[..., :rows])
     if columns > rows:
         rest = tf.gather(matrix[..., rows:], order, batch_dims=matrix.shape.rank - 2)
         unit = tf.linalg.set_diag(factors, tf.ones(factors.shape[:-1], factors.dtype))
         factors = tf.concat([factors, tf.linalg.triangular_solve(unit, rest)], -1)
     return [factors, tf.cast(_swaps(order) + 1, mlir.dtype_of(types[1]))]
+
+
+def _tall(matrix: Any) -> tuple[Any, Any]:
+    """Returns the LU decomposition of a matrix with more rows than columns, and the row that each row was swapped with."""
+    rows, columns = matrix.shape[-2:]
+    batch = matrix.shape[:-2]
+    below, behind = tf.range(rows), tf.range(columns)
+
+    def step(k: Any, a: Any, swaps: Any) -> tuple[Any, Any, Any]:
+        size = tf.abs(tf.math.real(a[..., k])) + tf.abs(tf.math.imag(a[..., k]))
+        pivot = tf.argmax(tf.where(below < k, -tf.ones_like(size), size), -1, tf.int32)[..., None]
+        unmoved = tf.broadcast_to(below, [*batch, rows])
+        order = tf.where(tf.equal(below, k), pivot, tf.where(tf.equal(below, pivot), k, unmoved))
+        a = tf.gather(a, order, axis=-2, batch_dims=len(batch))
+        row, column, this = a[..., k, :], a[..., k], tf.equal(behind, k)
+        by = tf.where(tf.equal(column[..., k, None], 0), column, column / column[..., k, None])
+        left = tf.where(below > k, by, tf.zeros_like(by))
+        a = tf.where((below[:, None] > k) & this, left[..., None], a)
+        right = tf.where(behind > k, row, tf.zeros_like(row))
+        return k + 1, a - left[..., None] * right[..., None, :], tf.where(this, pivot, swaps)
+
+    start = tf.constant(0), matrix, tf.zeros([*batch, columns], tf.int32)
+    _, factors, swaps = tf.while_loop(lambda k, *_: k < columns, step, start, maximum_iterations=columns)
+    return factors, swaps
 
 
 def _swaps(order: Any) -> Any:
@@ -196,6 +218,39 @@ def _syevd(config: Config, _types: Sequence[Type], matrix: Any) -> list[Any]:
     return [vectors, _real(values)]
 
 
+def _geev(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
+    dtype = tf.as_dtype(mlir.dtype_of(types[-2]))
+    wanted = config["compute_left"] != _NONE, config["compute_right"] != _NONE
+    if any(wanted):
+        values, right = tf.linalg.eig(matrix)
+        right = _largest_real(right)
+        left = _largest_real(_adjoint(tf.linalg.inv(right))) if wanted[0] else right
+    else:
+        values = tf.linalg.eigvals(matrix)
+        left = right = tf.zeros(matrix.shape, dtype)
+    return [*([values] if matrix.dtype.is_complex else [tf.math.real(values), tf.math.imag(values)]), left, right]
+
+
+def _largest_real(vectors: Any) -> Any:
+    """Returns vectors of length 1 whose largest value is real, as LAPACK's."""
+    vectors /= tf.cast(tf.linalg.norm(vectors, axis=-2, keepdims=True), vectors.dtype)
+    largest = tf.argmax(tf.abs(vectors), -2, tf.int32)[..., None]
+    values = tf.gather(tf.linalg.matrix_transpose(vectors), largest, axis=-1, batch_dims=vectors.shape.rank - 1)
+    factors = tf.math.conj(values) / tf.cast(tf.abs(values), vectors.dtype)
+    return vectors * tf.linalg.matrix_transpose(factors)
+
+
+def _gees(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
+    """Returns the Schur decomposition as the QR decomposition of eigenvectors, which the runtime computes in another way."""
+    values, vectors = tf.linalg.eig(matrix)
+    values.op._set_attr(SCHUR, attr_value_pb2.AttrValue(b=True))
+    unitary, _ = tf.linalg.qr(vectors)
+    upper = tf.linalg.band_part(_adjoint(unitary) @ matrix @ unitary, 0, -1)
+    if config["mode"] == _NONE:
+        unitary = tf.zeros(matrix.shape, matrix.dtype)
+    return [upper, unitary, tf.linalg.diag_part(upper)]
+
+
 def _real(values: Any) -> Any:
     return tf.math.real(values) if values.dtype.is_complex else values
 
@@ -206,6 +261,8 @@ def _gtsv(_config: Config, _types: Sequence[Type], low: Any, middle: Any, high: 
 
 
 _CALLS: Mapping[str, Callable[..., list[Any]]] = {
+    "gees": _gees,
+    "geev": _geev,
     "geqrf": _geqrf,
     "gesdd": _gesdd,
     "gesvd": _gesdd,

@@ -8,10 +8,11 @@ the operation as StableHLO (`XlaCallModule`).
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -464,10 +465,10 @@ def _converted(text: str, *, what: str) -> _Converted:
     places = locations.places(whole, ends, what)
     _check_calls(lines, places, what)
     kept: dict[int, _Kept] = {}
-    types = _types(lines)
+    definitions, owners = _Definitions(lines), _owners(lines)
     for number, line in enumerate(lines):
         if (match := _ANY.match(line)) and (match["operation"] in _INEXACT or _VOLUMES.search(line)):
-            kept[number] = _keep(lines, number, types)
+            kept[number] = _keep(lines, number, definitions)
     for _ in range(_ROUNDS):
         source = _without(lines, kept)
         try:
@@ -476,10 +477,10 @@ def _converted(text: str, *, what: str) -> _Converted:
             if not error.lines:
                 raise
             found = set(error.lines)
-        more = {_owner(lines, source.line(number)) for number in found} - kept.keys()
+        more = {owners[source.line(number)] for number in found} - kept.keys()
         if not more:
             break
-        kept |= {number: _keep(lines, number, types) for number in sorted(more)}
+        kept |= {number: _keep(lines, number, definitions) for number in sorted(more)}
     done = mlir.run(
         source.text,
         "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce",
@@ -521,24 +522,40 @@ def _check_calls(lines: Sequence[str], places: Sequence[str], what: str) -> None
         )
 
 
-def _types(lines: Sequence[str]) -> list[dict[str, Type]]:
-    """Returns what is known of values at each line: names are free again after a region, but never hide outer ones."""
-    known: dict[str, Type] = {}
-    result = []
-    for number, line in enumerate(lines):
-        if signature := Signature.of(line):
-            known = {argument.value: argument.type for argument in signature.arguments}
-        result.append(dict(known))
-        if block := re.match(r"\s*\^\w+\((.*)\):", line):
-            for part in mlir.split(block[1]):
-                name, _, type_ = part.partition(": ")
-                known[name] = Type.of(type_)
-        elif mlir.RESULTS.match(line):
-            each = mlir.statement(lines, number)
-            known |= zip(each.results, each.result_types, strict=True)
-            if each.operation == mlir.LOOP:
-                known |= zip(mlir.carried(line), each.result_types, strict=True)
-    return result
+class _Definitions:
+    """Where the values of a program are defined, and their types."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._numbers: dict[str, list[int]] = {}
+        self._types: dict[str, list[Type]] = {}
+        for number, line in enumerate(lines):
+            if signature := Signature.of(line):
+                self._add(number, ((argument.value, argument.type) for argument in signature.arguments))
+            elif block := re.match(r"\s*\^\w+\((.*)\):", line):
+                parts = (part.partition(": ") for part in mlir.split(block[1]))
+                self._add(number, ((name, Type.of(type_)) for name, _, type_ in parts))
+            elif mlir.RESULTS.match(line):
+                each = mlir.statement(lines, number)
+                self._add(number, zip(each.results, each.result_types, strict=True))
+                if each.operation == mlir.LOOP:
+                    self._add(number, zip(mlir.carried(line), each.result_types, strict=True))
+
+    def _add(self, number: int, pairs: Iterable[tuple[str, Type]]) -> None:
+        for name, type_ in pairs:
+            self._numbers.setdefault(name, []).append(number)
+            self._types.setdefault(name, []).append(type_)
+
+    def _index(self, name: str, number: int) -> int:
+        """Names are free again after a region, but never hide outer ones, so the last definition before a line counts."""
+        return bisect.bisect_left(self._numbers[name], number) - 1
+
+    def type_of(self, name: str, number: int) -> Type:
+        """Returns the type of a value that a line uses."""
+        return self._types[name][self._index(name, number)]
+
+    def line_of(self, name: str, number: int) -> int:
+        """Returns the line that defines a value that a line uses."""
+        return self._numbers[name][self._index(name, number)]
 
 
 _HINTS = frozenset({"Sharding", "shape_assertion"})
@@ -546,27 +563,29 @@ _HINTS = frozenset({"Sharding", "shape_assertion"})
 _CONTROL_FLOW = frozenset({mlir.LOOP, "stablehlo.case", "stablehlo.if"})
 
 
-def _owner(lines: Sequence[str], number: int) -> int:
-    """Returns the line of the operation to keep for a line: what its region belongs to, unless that is control flow."""
-    for start in range(number):
-        if "({" in lines[start] or lines[start + 1].lstrip().startswith("reducer("):
-            each = mlir.statement(lines, start)
-            if each.operation not in _CONTROL_FLOW and number < start + len(each.text.splitlines()):
-                return start
-    return number
+def _owners(lines: Sequence[str]) -> list[int]:
+    """Returns the line of the operation to keep for each line: what its region belongs to, unless that is control flow."""
+    owners = [*range(len(lines))]
+    number = 0
+    while number < len(lines):
+        end = number + 1
+        regions = "({" in lines[number] or (end < len(lines) and lines[end].lstrip().startswith("reducer("))
+        if regions and (match := _ANY.match(lines[number])) and match["operation"] not in _CONTROL_FLOW:
+            end = number + len(mlir.statement(lines, number).text.splitlines())
+            owners[number:end] = [number] * (end - number)
+        number = end
+    return owners
 
 
-def _keep(lines: Sequence[str], number: int, types: Sequence[Mapping[str, Type]]) -> _Kept:
+def _keep(lines: Sequence[str], number: int, definitions: _Definitions) -> _Kept:
     found = mlir.statement(lines, number)
     inner: list[str] = []
     if found.operation not in _CONTROL_FLOW:
-        inside = mlir.operands("\n".join(found.text.splitlines()[1:]))
-        for value in found.operands:
-            if value in inside:
-                start = re.compile(rf"\s*{re.escape(value)} = stablehlo\.constant ")
-                inner += (line for line in lines[:number] if start.match(line))
+        inside = {*mlir.operands("\n".join(found.text.splitlines()[1:]))}
+        defined = [lines[definitions.line_of(value, number)] for value in found.operands if value in inside]
+        inner = [line for line in defined if " = stablehlo.constant " in line]
     kept = _Kept(found, (), tuple(inner))
-    return dataclasses.replace(kept, operands=tuple(types[number][value] for value in kept.values))
+    return dataclasses.replace(kept, operands=tuple(definitions.type_of(value, number) for value in kept.values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -858,13 +877,14 @@ class _Builder:
         name = kept.statement.operation.rpartition(".")[2]
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
-        if (made := lapack.results(kept.statement.text, operands, kept.statement.result_types)) is not None:
+        repeated = [operands[kept.values.index(value)] for value in _given(kept.statement) if value in kept.values]
+        if (made := lapack.results(kept.statement.text, repeated, kept.statement.result_types)) is not None:
             return made
         if branches := lapack.branches(kept.module):
             return self._choice(kept, branches, operands)
         volumes = _VOLUMES.search(kept.statement.text)
         if volumes and not re.search(r"batch_group_count = (?!1\b)", kept.statement.text):
-            return [_convolution_3d(kept.statement.text, volumes.groups(), *operands)]
+            return [_convolution_3d(kept.statement.text, volumes.groups(), *repeated)]
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
