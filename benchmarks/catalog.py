@@ -103,10 +103,7 @@ MODELS: dict[str, Entry] = {
 }
 
 
-_ONE_THREAD = {
-    "stock": "the suite's driver gives it no threads",
-    "iree": "its synchronous driver has one thread",
-}
+_ONE_THREAD = {"stock": "the suite's driver gives it no threads", "iree": "its synchronous driver has one thread"}
 """Peers that don't run on several threads, and why."""
 
 

@@ -59,10 +59,7 @@ OPERATIONS: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
         "(x - tf.reduce_mean(x, -1, True)) * tf.math.rsqrt(tf.math.reduce_variance(x, -1, True) + 1e-5)",
         lambda x: _normalized(x, x.mean(-1, keepdims=True)),
     ),
-    "rms_norm": (
-        "x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, True) + 1e-5)",
-        lambda x: _normalized(x, 0.0),
-    ),
+    "rms_norm": ("x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, True) + 1e-5)", lambda x: _normalized(x, 0.0)),
     "row_sums": ("tf.reduce_sum(x, -1)", lambda x: x.sum(-1)),
     "column_sums": ("tf.reduce_sum(x, 0)", lambda x: x.sum(0)),
     "gelu": ("tf.nn.gelu(x, approximate=True)", _gelu),

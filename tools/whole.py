@@ -24,9 +24,7 @@ def main() -> None:
     # Later, because it imports TensorFlow.
     from tfaot.cluster import compare
 
-    report = compare.compare(
-        compare.Files(flags.library, flags.saved_model, flags.plan, flags.inputs, flags.uncut),
-    )
+    report = compare.compare(compare.Files(flags.library, flags.saved_model, flags.plan, flags.inputs, flags.uncut))
     print("\n".join(report.lines))
     if report.differs:
         sys.exit(1)

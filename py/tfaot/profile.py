@@ -58,11 +58,7 @@ def medians(printed: str) -> dict[str, float]:
 
 
 def measure(
-    run: Callable[[Sequence[str], int], str],
-    *,
-    seconds: float,
-    cpu: int | None,
-    passes: Callable[[], Iterable[str]],
+    run: Callable[[Sequence[str], int], str], *, seconds: float, cpu: int | None, passes: Callable[[], Iterable[str]]
 ) -> list[str]:
     """Runs a benchmark once to measure a step, samples it, and returns the lines of a report.
 

@@ -53,7 +53,8 @@ def tf_aot_library(
       NAME_shared: libNAME_shared.so, with a C interface (docs/guide/embedding.md#a-shared-library). Bazel builds it only on
         request.
       NAME_stub: a library with the class and without the model (docs/guide/embedding.md#a-stub). Bazel builds it only on request.
-      NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
+      NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps,
+        and has the tag `benchmark`: `--test_tag_filters=-benchmark` leaves it out.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
         Bazel builds it only on request.
       NAME_package: headers, a static library, weights, and descriptions for CMake and pkg-config, in one archive for programs
@@ -180,9 +181,9 @@ def tf_aot_library(
             **common.files
         )
         files.append(name + ".variables")
-    for kind, library, args, wanted in [
-        ("test", "verify", [], gen_test),
-        ("benchmark", "benchmark", ["--steps=2"], gen_benchmark),
+    for kind, library, args, tags, wanted in [
+        ("test", "verify", [], [], gen_test),
+        ("benchmark", "benchmark", ["--steps=2"], ["benchmark"], gen_benchmark),
     ]:
         if not wanted:
             continue
@@ -200,7 +201,7 @@ def tf_aot_library(
             data = files,
             linkstatic = True,
             deps = [name, Label("//runtime:" + library)],
-            **(common.test | cpp | {"copts": CXX + cpp["copts"]})
+            **(common.test | cpp | {"copts": CXX + cpp["copts"], "tags": common.test["tags"] + tags})
         )
     if taps:
         _taps_test(

@@ -32,10 +32,7 @@ def document() -> dict[str, Any]:
             {"torch_eager": "not installed: no | wheel"},
         ),
         harness.Result(
-            "lstm_train",
-            "jax",
-            {"jax": measured((5000.0,), (5100.0,), version="0.10.2")},
-            {"ours": "it doesn't build"},
+            "lstm_train", "jax", {"jax": measured((5000.0,), (5100.0,), version="0.10.2")}, {"ours": "it doesn't build"}
         ),
     ]
     return {

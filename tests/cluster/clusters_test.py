@@ -403,7 +403,7 @@ class ClustersTest(unittest.TestCase):
                 cut = made(graph, [x], outputs)
             with self.subTest(seed=seed):
                 # A cluster has copies of what is known, so it needn't wait for that.
-                kept = {node.name for node in cut.cut.graph.node} - cut.nodes.known
+                kept = {node.name for node in cut.cut.graph.node} - cut.nodes.constants
                 before = {pair for pair in effects(cut.nodes.graph) if kept.issuperset(pair)}
                 self.assertEqual(before - effects(cut.cut.graph), set())
                 # TensorFlow optimizes each of the two graphs, and that rounds differently. Text keeps three digits.

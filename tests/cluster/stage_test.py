@@ -47,10 +47,7 @@ class StageTest(unittest.TestCase):
             cpp_class="a::B",
             golden_steps=2,
             **(
-                {
-                    "model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs),
-                    "min_ops": 2,
-                }
+                {"model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs), "min_ops": 2}
                 | given
                 | outputs
             ),

@@ -122,7 +122,7 @@ class UpdatesTest(unittest.TestCase):
         self.assertEqual(len(cut.nodes.updates), 2)
         kept = {node.name for node in cut.cut.graph.node} & {node.name for node in cut.nodes.uncut.node}
         before = {pair for pair in effects(cut.nodes.uncut) if kept.issuperset(pair)} - {
-            pair for pair in effects(cut.nodes.uncut) if cut.nodes.known & set(pair)
+            pair for pair in effects(cut.nodes.uncut) if cut.nodes.constants & set(pair)
         }
         self.assertEqual(before - effects(cut.cut.graph), set())
         theirs, ours = both(cut, {"w": np.full(4, 1.0, np.float32)})

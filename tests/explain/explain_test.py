@@ -188,10 +188,7 @@ class DifferenceTest(ExplainTest):
         )
         self.assertEqual(
             self.lines("graph", self.exported(two), self.exported(swapped)),
-            [
-                "output y comes from 'y', came from another node",
-                "output z comes from 'z', came from another node",
-            ],
+            ["output y comes from 'y', came from another node", "output z comes from 'z', came from another node"],
         )
 
     def test_loops(self) -> None:
@@ -263,10 +260,7 @@ class DifferenceTest(ExplainTest):
             ),
             (lambda m: _input(m, batched=True), ["input x is float32[2, 3], batched, was float32[2, 3]"]),
             (lambda m: _variable(m, shape=(4,)), ["variable w is float32[4], was float32[3]"]),
-            (
-                lambda m: dataclasses.replace(m, variables=m.variables[1:]),
-                ["variable w, float32[3], is gone"],
-            ),
+            (lambda m: dataclasses.replace(m, variables=m.variables[1:]), ["variable w, float32[3], is gone"]),
             (lambda m: dataclasses.replace(m, max_batch=65), ["the largest batch is 65, was 64"]),
             (
                 lambda m: _entry(m, 1, batch_sizes=(1, 4, 8)),

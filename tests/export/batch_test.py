@@ -118,45 +118,6 @@ class RefusedTest(EagerTest):
         """Exports a family that must be refused with exactly this message."""
         self.assert_error(self.error_of(self.export, HEAD + model, batch_sizes=(2, 4), **attributes), wanted)
 
-    def test_no_open_dimension(self) -> None:
-        """An entry point whose inputs are fixed has no batch."""
-        self.refused(
-            "def model(x, n):\n    return x\n",
-            """
-            model.py: batch_sizes = [2, 4], and Run has no batch
-              found: x [4, 3]; n []
-              to do: leave the first dimension of its inputs open, or remove batch_sizes
-            """,
-            signature={"x": "float32[4, 3]", "n": "int32"},
-        )
-
-    def test_sizes_beyond_the_largest_batch(self) -> None:
-        """A size that no batch ever has is refused instead of being compiled for nothing."""
-        self.refused(
-            "def model(x):\n    return x\n",
-            """
-            max_batch = 3, and batch_sizes = [2, 4]
-              found: code for a larger batch than the class ever gets
-              to do: use sizes up to 3, or remove max_batch, which then defaults to 4
-            """,
-            max_batch=3,
-            signature={"x": "float32[None, 3]"},
-        )
-
-    def test_writes(self) -> None:
-        """An entry point that writes, like batch norm in training, would write once per part."""
-        self.refused(
-            "norm = keras.layers.BatchNormalization()\n\n\ndef model(x):\n    return norm(x, training=True)\n",
-            """
-            model.py: batch_sizes = [2, 4], and Run writes 2 variable(s): \
-batch_normalization/moving_mean, batch_normalization/moving_variance
-              found: a batch runs in parts, and each part would write them
-              to do: don't assign them in this entry point (for example, training = False), or remove \
-batch_sizes and fix the batch with dims
-            """,
-            signature={"x": "float32[None, 3]"},
-        )
-
     def test_outputs_without_batch(self) -> None:
         """A result without one row per row is shown with its size, whichever check finds it."""
         for output, found in (
@@ -178,21 +139,6 @@ batch_sizes and fix the batch with dims
                     """,
                     signature={"x": "float32[None, 3]"},
                 )
-
-    def test_model_of_one_batch(self) -> None:
-        """A model that accepts only one batch size is refused with TensorFlow's reason."""
-        self.refused(
-            "def model(x):\n    return tf.nn.relu(x) * tf.reduce_sum(x + tf.ones([4, 3]))\n",
-            """
-            model.py: Run can't take a batch of 2
-
-                Dimensions must be equal, but are 2 and 4 for '{{node add}} = AddV2[T=DT_FLOAT](x, ones)' with input shapes: [2,3], [4,3].
-
-              found: batch_sizes = [2, 4]: a batch of any size runs in parts
-              to do: compute each row independently, or remove batch_sizes
-            """,  # noqa: E501
-            signature={"x": "float32[None, 3]"},
-        )
 
     def test_golden_fn_of_other_rows(self) -> None:
         """Golden inputs with more rows than the class takes, with none, or with different numbers are refused."""

@@ -126,8 +126,7 @@ class PagesTest(unittest.TestCase):
     def test_map(self) -> None:
         """A new page must be on the map."""
         self.assertEqual(
-            self.faults(**{f"{GUIDE}/c.md": "# C\n"}),
-            [f"{MAP}: doesn't link to {GUIDE}/c.md; add it to the map"],
+            self.faults(**{f"{GUIDE}/c.md": "# C\n"}), [f"{MAP}: doesn't link to {GUIDE}/c.md; add it to the map"]
         )
 
 

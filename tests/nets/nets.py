@@ -93,7 +93,7 @@ def merged(tallies: Sequence[campaign.Tally]) -> campaign.Tally:
 
 CUT_ELSEWHERE = {
     983: "With `row_sums`, XLA computes the same norm in another kernel, in which it fuses a product with a sum, so rows of "
-    "-1e9 are that product's rounding error.",
+    "-1e9 are that product's rounding error."
 }
 """Nets in which XLA differs from TensorFlow only where a pass has changed how it cuts the program into kernels, and why."""
 

@@ -128,10 +128,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[_Spec, ...]]] = {
     ),
     "a collective": (_collective, (_X,)),
     "a collective of XLA": (lambda x: gen_xla_ops.xla_all_reduce(x, [[0]], "Add", "CrossReplica"), (_X,)),
-    "a reduction that XLA scatters": (
-        lambda x: gen_xla_ops.xla_reduce_scatter(x, [[0]], 0, "Add"),
-        (_X,),
-    ),
+    "a reduction that XLA scatters": (lambda x: gen_xla_ops.xla_reduce_scatter(x, [[0]], 0, "Add"), (_X,)),
     "tf.print": (lambda x: (tf.print(x), x), (_X,)),
     "py_function": (lambda x: tf.py_function(lambda y: y, [x], tf.float32), (_X,)),
     "a string that is fed": (tf.strings.length, ((tf.string, [3]),)),

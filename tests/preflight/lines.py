@@ -39,12 +39,7 @@ LINES = (
     Line("tf.cumsum(tf.cast(x, tf.uint8))", "unsupported_dtype", "Cumsum", "cast its operands"),
     # What the ahead-of-time compiler can't lower.
     Line(f"tf.raw_ops.CollectiveGatherV2(input=x, {_COLLECTIVE})", "unsupported_op", "CollectiveGatherV2", _REDUCE),
-    Line(
-        "tf.raw_ops.NcclBroadcast(input=x, shape=[2])",
-        "unsupported_op",
-        "NcclBroadcast",
-        _REDUCE,
-    ),
+    Line("tf.raw_ops.NcclBroadcast(input=x, shape=[2])", "unsupported_op", "NcclBroadcast", _REDUCE),
     # Arguments that must be constant.
     Line("tf.argmax(x, i)", "not_constant", "ArgMax", _CONSTANT, because="it depends on the input 'i'"),
     Line("tf.range(i * 2)", "not_constant", "Range", _CONSTANT, because="it depends on the input 'i'"),

@@ -290,8 +290,7 @@ class Engine:
         database = f"postgresql+psycopg2://bgd:{self._password}@127.0.0.1:{self._postgres_port}/postgres"
         config = self.home / "server.yml"
         config.write_text(
-            _SERVER.format(port=self._server_port, database=database, cache=_local(self._casd_port)),
-            encoding="utf-8",
+            _SERVER.format(port=self._server_port, database=database, cache=_local(self._casd_port)), encoding="utf-8"
         )
         bgd = str(self._programs.venv / "bgd")
         prefix.run([bgd, "migrate", "apply", database], self._environ)

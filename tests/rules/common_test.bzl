@@ -44,7 +44,7 @@ def _expected(macro, suffix):
     if suffix.endswith(".cc") or suffix in (".config", ".stub.header", ".stub.source", ".variables"):
         expected["exec_properties"] = None  # a filegroup runs nothing
     expected["visibility"] = _COMMON["visibility"] if public else ["//visibility:private"]
-    expected["tags"] = _COMMON["tags"]
+    expected["tags"] = (["benchmark"] if suffix == "_benchmark" else []) + _COMMON["tags"]
     expected["deprecation"] = None if suffix else _COMMON["deprecation"]
     if macro == "library" and suffix in _CPP_TARGETS:
         expected |= {name: _CPP[name] for name in ("copts", "features")}

@@ -146,7 +146,7 @@ def _wrong_level_test_impl(ctx):
     env = analysistest.begin(ctx)
     asserts.expect_failure(
         env,
-        "x86-64-v2 isn't a CPU level of Linux on 64-bit ARM; its levels are armv8-a, armv8.2-a+dotprod+fp16. To do: remove cpu " +
+        "x86-64 isn't a CPU level of Linux on 64-bit ARM; its levels are armv8-a, armv8.2-a+dotprod+fp16. To do: remove cpu " +
         "to get armv8-a, or let it depend on the platform: " +
         "select({\"@platforms//cpu:x86_64\": […], \"@platforms//cpu:aarch64\": […]}).",
     )

@@ -150,7 +150,7 @@ def _library_test_impl(ctx):
             "small_aot.variables.safetensors",
         ],
         "manifest": ["small_aot.fingerprint.json", "small_aot.model.json", "small_aot.passes.json"],
-        "object": ["small_aot.constants.o", "small_aot.x86-64-v2.kernels.o"],
+        "object": ["small_aot.constants.o", "small_aot.x86-64.kernels.o"],
         "optimized_hlo": ["small_aot.optimized_hlo.txt"],
         "stablehlo": ["small_aot.stablehlo.mlir", "small_aot.stablehlo.mlirbc"],
         "variables": ["small_aot.variables.safetensors"],
@@ -163,7 +163,7 @@ def _library_test_impl(ctx):
         asserts.false(env, "hlo" in file.basename, "{} is built by default".format(file.basename))
     for provider in (TfaotGraphInfo, TfaotObjectInfo, TfaotSourcesInfo):
         asserts.true(env, provider in target)
-    asserts.equals(env, ["x86-64-v2"], target[TfaotObjectInfo].isa)
+    asserts.equals(env, ["x86-64"], target[TfaotObjectInfo].isa)
     return analysistest.end(env)
 
 library_test = analysistest.make(_library_test_impl)
@@ -191,7 +191,7 @@ def _family_test_impl(ctx):
         "object": [
             "family_aot.{}.{}.o".format(f, kind)
             for f in functions
-            for kind in ("constants", "x86-64-v2.kernels", "x86-64-v3.kernels")
+            for kind in ("constants", "x86-64-v3.kernels", "x86-64.kernels")
         ],
         "optimized_hlo": ["family_aot.%s.optimized_hlo.txt" % entry for entry in entries],
         "variables": ["family_aot.variables.safetensors"],
@@ -202,7 +202,7 @@ def _family_test_impl(ctx):
     asserts.equals(env, (["Forward", "Again"], [1, 4]), (graph.entry_points, graph.batch_sizes))
     compiled = target[TfaotObjectInfo]
     order = ["Forward.b1", "Forward.b4", "Again.b1", "Again.b4"]
-    levels = ["x86-64-v2", "x86-64-v3"]  # lowest first
+    levels = ["x86-64", "x86-64-v3"]  # lowest first
     asserts.equals(env, levels, compiled.isa)
     asserts.equals(
         env,
@@ -322,8 +322,8 @@ def rules_test_suite(*, name, library, family):
 
     Args:
       name: (str) the suite's name
-      library: (str) a tf_aot_library target named small_aot, for x86-64-v2
-      family: (str) another one named family_aot, for x86-64-v2 and x86-64-v3, with entry points Forward and Again, batches of
+      library: (str) a tf_aot_library target named small_aot, for x86-64
+      family: (str) another one named family_aot, for x86-64 and x86-64-v3, with entry points Forward and Again, batches of
         1 and 4, variables in a file, and a strict test
     """
     tests = []
@@ -336,8 +336,8 @@ def rules_test_suite(*, name, library, family):
             "small_aot.hlo_snapshot.pb",
             "small_aot.passes.json",
             "small_aot.program.json",
-            "small_aot.x86-64-v2.executor.cc",
-            "small_aot.x86-64-v2.kernels.o",
+            "small_aot.x86-64.executor.cc",
+            "small_aot.x86-64.kernels.o",
         ]),
         ("render", "TfaotRender", [
             "small_aot.cc",
@@ -393,9 +393,9 @@ def rules_test_suite(*, name, library, family):
         ("model", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
         ("export", "TfaotName", ["", "core"], ["small_aot.model.export.json", "small_aot.model.weights.txt"], ["small_aot.pb", "small_aot.variables.safetensors"]),
         ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small_aot.weights.S", "small.py"]),
-        ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
-        ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
-        ("hlo", "TfaotHlo", _PACKAGES["hlo"], ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
+        ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
+        ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64.kernels.o", "small.py"]),
+        ("hlo", "TfaotHlo", _PACKAGES["hlo"], ["small_aot.pb"], ["small_aot.x86-64.kernels.o", "small_aot.variables.safetensors"]),
         ("stablehlo", "TfaotStablehlo", _PACKAGES["stablehlo"], ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
     ]:
         inputs_test(
@@ -438,8 +438,8 @@ def rules_test_suite(*, name, library, family):
                 "hlo_snapshot.pb",
                 "passes.json",
                 "program.json",
-                "x86-64-v2.executor.cc",
-                "x86-64-v2.kernels.o",
+                "x86-64.executor.cc",
+                "x86-64.kernels.o",
                 "x86-64-v3.executor.cc",
                 "x86-64-v3.kernels.o",
             )

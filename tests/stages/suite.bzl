@@ -9,16 +9,17 @@ def py_suite(*, name, tests, data = [], deps = [], **attributes):
 
     Args:
       name: the test's name, `suite` by convention.
-      tests: names of files of this package, without `.py`.
+      tests: files of this package, `.py` or not: `glob(["*_test.py"])`, or some of them.
       data: files that the tests read.
       deps: what the tests import.
       **attributes: additional ones of py_test, such as `shard_count`.
     """
     main = "//tests/stages:suite.py"
+    files = [test.removesuffix(".py") + ".py" for test in tests]
     py_test(
         name = name,
-        srcs = [main] + [test + ".py" for test in tests],
-        args = ["{}/{}.py".format(native.package_name(), test) for test in tests],
+        srcs = [main] + files,
+        args = ["{}/{}".format(native.package_name(), file) for file in files],
         data = data,
         env = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},  # as for the stages
         main = main,

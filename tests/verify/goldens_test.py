@@ -787,7 +787,7 @@ def model_fn(features, labels):
 
 def golden_fn(step, rng):
     return {"b": np.array([0.0, 0.0, 2.0 + step]), "a": 0}, np.array([0.0, -1.0, 3.0])
-""",
+"""
         )
         goldens = exported.goldens()
         y = goldens["step0/y"]
@@ -928,7 +928,7 @@ def model_fn(features, labels):
 
 def golden_fn(step, rng):
     return {"b": np.array([1.0, 2.0, 3.0]), "a": 0}, np.zeros(3)
-""",
+"""
         )
         self.assert_error(
             self.error_of(exported.goldens),
@@ -963,7 +963,7 @@ def model_fn(features, labels):
         outputs = {name: tf.identity(value) for name, value in outputs.items()}
     return {**outputs, "scalar": tf.reduce_sum(labels), "empty": labels[:0]}
 """
-            % [dtype.name for dtype in dtypes.ALL],
+            % [dtype.name for dtype in dtypes.ALL]
         )
         goldens = exported.goldens()
         self.assert_read_in_order(exported, goldens)
@@ -992,7 +992,7 @@ def model_fn(features, labels):
     w = v1.get_variable("w", [200, 100])
     with tf.control_dependencies([w.assign_sub(0.1 * w * features["b"][0])]):
         return tf.reduce_sum(labels)
-""",
+"""
         )
         goldens = exported.goldens()
         self.assertEqual(goldens["step0/w"].shape, (1024,))

@@ -204,11 +204,7 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
     return [
         (
             stage(
-                "tools/export.py",
-                f"--model={model}",
-                "--cpp_class=a::B",
-                *exported_flags,
-                outputs=[*exported.values()],
+                "tools/export.py", f"--model={model}", "--cpp_class=a::B", *exported_flags, outputs=[*exported.values()]
             ),
             [model],
             [*exported.values()],

@@ -258,10 +258,7 @@ class Trial:
             text = lock_input((packages / "requirements.in").read_text(encoding="utf-8"), wanted, extra)
             (folder / "requirements.in").write_text(text, encoding="utf-8")
             index = subprocess.run(
-                [*pip, "config", "get", "global.index-url"],
-                check=False,
-                capture_output=True,
-                text=True,
+                [*pip, "config", "get", "global.index-url"], check=False, capture_output=True, text=True
             ).stdout.strip()
             chosen = [f"--default-index={index}"] if index else []
             _run(

@@ -37,7 +37,7 @@ class Rows:
     batch: str
     """What has these rows: `INPUTS`, or the tensor in which their number first appears."""
     axis: int
-    each: int
+    width: int
     """How many elements of the dimension a row has."""
 
 

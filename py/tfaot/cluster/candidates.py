@@ -56,12 +56,12 @@ class Nodes:
     """Of the tensors that have rows of a batch; empty if clusters aren't for batches."""
     predicates: Mapping[str, Predicate]
     """When each node runs."""
-    known: frozenset[str]
+    constants: frozenset[str]
     """Nodes whose values the compiler knows. Clusters have copies of them."""
     sized: Mapping[str, str]
     """The batch of nodes whose values follow from its number of rows. Its clusters have copies of them."""
     reasons: Mapping[str, str]
-    """Why a node stays with TensorFlow, for those that do. Known nodes have no reason, nor have sized ones."""
+    """Why a node stays with TensorFlow, for those that do. Constants have no reason, nor have sized ones."""
     fetched: frozenset[str]
     """The nodes of the outputs."""
     uncut: graph_pb2.GraphDef
@@ -94,11 +94,11 @@ class Nodes:
 
     def is_candidate(self, name: str) -> bool:
         """Returns whether a node can be a part of a cluster."""
-        return name not in self.reasons and name not in self.known and name not in self.sized
+        return name not in self.reasons and name not in self.constants and name not in self.sized
 
     def is_copied(self, name: str, batch: str) -> bool:
         """Returns whether clusters of a batch have copies of a node; the batch is empty for those without one."""
-        return name in self.known or (bool(batch) and self.sized.get(name) == batch)
+        return name in self.constants or (bool(batch) and self.sized.get(name) == batch)
 
     def without(self, refused: Mapping[str, str]) -> Nodes:
         """Returns the same, but that some nodes stay with TensorFlow."""
@@ -161,18 +161,18 @@ def examine(
     reasons = {
         name: why for name, why in reasons.items() if not any(name in sample.nodes for sample in samples.values())
     }
-    known = _known(graph, reasons)
-    sized = _sized(graph, rows, reasons, known)
+    constants = _constants(graph, reasons)
+    sized = _sized(graph, rows, reasons, constants)
     for node in graph.node:
         batch = "" if node.name in reasons else _batch(node, tensors, rows)
-        own = known | {name for name, own_batch in sized.items() if own_batch == batch}
+        own = constants | {name for name, own_batch in sized.items() if own_batch == batch}
         if node.name not in reasons and node.name not in sized and (argument := _varying(node, own)):
             reasons[node.name] = f"its argument {argument} isn't constant"
     # What was known by way of such a node isn't.
-    known = _known(graph, reasons)
-    sized = _sized(graph, rows, reasons, known)
+    constants = _constants(graph, reasons)
+    sized = _sized(graph, rows, reasons, constants)
     reasons = {name: why for name, why in reasons.items() if name not in sized}
-    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates, samples)
+    return Nodes(graph, tensors, rows, when, frozenset(constants), sized, reasons, fetched, uncut, updates, samples)
 
 
 class _Whole(Program):
@@ -422,18 +422,18 @@ def _blockers(function: Function) -> dict[str, str]:
     return blockers
 
 
-def _known(graph: graph_pb2.GraphDef, reasons: Mapping[str, str]) -> set[str]:
-    known: set[str] = set()
+def _constants(graph: graph_pb2.GraphDef, reasons: Mapping[str, str]) -> set[str]:
+    constants: set[str] = set()
     for node in graph.node:
         if node.name not in reasons and all(
-            producer(operand) in known for operand in node.input if not operand.startswith("^")
+            producer(operand) in constants for operand in node.input if not operand.startswith("^")
         ):
-            known.add(node.name)
-    return known
+            constants.add(node.name)
+    return constants
 
 
 def _sized(
-    graph: graph_pb2.GraphDef, rows: Mapping[str, Rows], reasons: Mapping[str, str], known: Collection[str]
+    graph: graph_pb2.GraphDef, rows: Mapping[str, Rows], reasons: Mapping[str, str], constants: Collection[str]
 ) -> dict[str, str]:
     """Returns the batch of each node whose value follows from the number of its rows."""
     sized: dict[str, str] = {}
@@ -442,14 +442,14 @@ def _sized(
         if node.op in SIZES and (measured := rows.get(canonical(operands[0]))):
             sized[node.name] = measured.batch  # whatever the tensor's dtype is
             continue
-        unknown = {producer(operand) for operand in operands} - set(known)
+        unknown = {producer(operand) for operand in operands} - set(constants)
         batches = {sized.get(name, "") for name in unknown}
         if node.name not in reasons and len(batches) == 1 and "" not in batches:
             sized[node.name] = batches.pop()
     return sized
 
 
-def _varying(node: node_def_pb2.NodeDef, known: Collection[str]) -> str:
+def _varying(node: node_def_pb2.NodeDef, constants: Collection[str]) -> str:
     """Returns an argument that must be constant and isn't; empty if there is none."""
     defined = definition(node.op)
     if defined is None:
@@ -459,7 +459,7 @@ def _varying(node: node_def_pb2.NodeDef, known: Collection[str]) -> str:
     at = 0
     for arg in defined.input_arg:
         width = len(dtypes_of(node, arg, defined))
-        if arg.name in wanted and any(producer(operand) not in known for operand in data[at : at + width]):
+        if arg.name in wanted and any(producer(operand) not in constants for operand in data[at : at + width]):
             return str(arg.name)
         at += width
     return ""

@@ -44,7 +44,7 @@ class _Open(Dims):
         """Returns the inputs with the sizes that are known; see `Dims`."""
         fixed = []
         for edge in edges:
-            asked = self.given.get(edge.label)
+            asked = self.sizes.get(edge.label)
             if asked is not None:
                 own = edge.shape if edge.shape is not None else (None,) * len(asked)
                 pairs = list(zip(own, asked, strict=False))
@@ -272,7 +272,7 @@ def apart_from(nodes: Nodes, clustering: Clustering) -> set[str]:
     return {
         update
         for update, made in nodes.updates.items()
-        if not any(cluster.issuperset({*made.arithmetic, *made.sums} - nodes.known) for cluster in inside)
+        if not any(cluster.issuperset({*made.arithmetic, *made.sums} - nodes.constants) for cluster in inside)
     }
 
 
@@ -375,7 +375,7 @@ def plan(nodes: Nodes, clustering: Clustering, made: Cut, function: Function, cp
         for node in nodes.uncut.node
         if nodes.reasons.get(node.name) == OPEN or any(map(nodes.is_open, (*node.input, f"{node.name}:0")))
     }
-    copied = {*nodes.known, *nodes.sized}
+    copied = {*nodes.constants, *nodes.sized}
     origins = nodes.origins()
     contained = {
         part.cluster.name: list(
@@ -410,7 +410,7 @@ def plan(nodes: Nodes, clustering: Clustering, made: Cut, function: Function, cp
         "outputs": edges(function.outputs),
         "cut_outputs": edges(made.outputs),
         "nodes": len(operations),
-        "known": len(nodes.known),
+        "known": len(nodes.constants),
         "computing": {
             kind: [
                 name

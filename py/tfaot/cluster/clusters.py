@@ -111,11 +111,7 @@ def _batches(nodes: Nodes) -> dict[str, str]:
 
 
 def _merged(
-    nodes: Nodes,
-    batches: Mapping[str, str],
-    order: Sequence[str],
-    count: Callable[[Sequence[str]], int],
-    least: int,
+    nodes: Nodes, batches: Mapping[str, str], order: Sequence[str], count: Callable[[Sequence[str]], int], least: int
 ) -> list[list[str]]:
     """Merges candidates along their edges for as long as no cycle appears. Returns groups in the graph's order.
 

@@ -128,10 +128,7 @@ def render(pipeline: Pipeline, request: Request) -> None:
         "variables": variables,
     }
     environment = templates.environment(_TEMPLATES)
-    for template, path in (
-        ("pipeline.h.jinja", request.out_header),
-        ("pipeline_test.cc.jinja", request.out_test),
-    ):
+    for template, path in (("pipeline.h.jinja", request.out_header), ("pipeline_test.cc.jinja", request.out_test)):
         with open(path, "w", encoding="utf-8") as file:
             file.write(environment.get_template(template).render(context))
     with open(request.out_initial, "w", encoding="utf-8") as file:

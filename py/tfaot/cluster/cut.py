@@ -246,7 +246,7 @@ def _part(
     graph = prune(graph, names, [tensor_name(edge.name)[0] for edge in edges])
     function = Function(cluster.name, graph, tuple(edges), tuple(results))
     rows = {
-        tensor: nodes.rows[tensor].each
+        tensor: nodes.rows[tensor].width
         for tensor in (*tensors, *outputs)
         if tensor in nodes.rows and nodes.rows[tensor].axis == 0
     }
@@ -307,9 +307,9 @@ def _measure(
     )
     others = math.prod(size for size in shape if size is not None)
     if node.op == "Size":
-        add(node.name, "Mul", [count, constant(rows.each * others)], {"T": dtype})
+        add(node.name, "Mul", [count, constant(rows.width * others)], {"T": dtype})
         return
-    if rows.each > 1:
-        count = add(f"{node.name}/tfaot_elements", "Mul", [count, constant(rows.each)], {"T": dtype})
+    if rows.width > 1:
+        count = add(f"{node.name}/tfaot_elements", "Mul", [count, constant(rows.width)], {"T": dtype})
     sizes = [count if size is None else constant(size) for size in shape]
     add(node.name, "Pack", sizes, {"T": dtype, "N": len(sizes), "axis": 0})

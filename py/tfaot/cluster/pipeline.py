@@ -202,7 +202,7 @@ class _Maker:
             return "handle"
         if node.op == "NoOp":
             return "wire"
-        if node.name in self._nodes.known:
+        if node.name in self._nodes.constants:
             return "known"
         of_variable = bool(node.input) and producer(node.input[0]) in self._handles
         if node.op == "ReadVariableOp" and of_variable and self._tensor(f"{node.name}:0"):

@@ -167,8 +167,8 @@ class Build:
         request = {
             "header": self.header,
             "functions": [
-                (each.entry_point, each.batch, each.bucket, f"{self._prefix}{each.stem}{header}")
-                for each in self.functions
+                (function.entry_point, function.batch, function.bucket, f"{self._prefix}{function.stem}{header}")
+                for function in self.functions
             ],
             "embed_variables": self._values["embed_variables"],
             "flush_denormals": self._values["flush_denormals"],
@@ -207,10 +207,7 @@ class Build:
         made = list[str]()
         for entry in self.entries:
             self.step(f"translating {entry.entry_point} to StableHLO")
-            request = {
-                "entry_point": entry.entry_point,
-                "name": entry.stem,
-            }
+            request = {"entry_point": entry.entry_point, "name": entry.stem}
             self._run("stablehlo", request, _FILES.STABLEHLO, entry.stem)
             made += [self.path(ending, entry.stem) for ending in _FILES.STABLEHLO.values()]
         return made
@@ -258,7 +255,7 @@ class Build:
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
     def _names(self) -> list[str]:
-        return [each.entry_point + sizes_of(each.batch, each.bucket) for each in self.functions]
+        return [function.entry_point + sizes_of(function.batch, function.bucket) for function in self.functions]
 
     def objects(self, tools: cxx.Tools, *, interface: bool = False) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""

@@ -201,11 +201,7 @@ COMMANDS = (
         "Compiles MODEL, runs it for several steps, and compares every output and every written variable with "
         "TensorFlow's.",
         "tf_aot_library",
-        (
-            _PLATFORM,
-            _UNTESTED,
-            _RUN_UNDER,
-        ),
+        (_PLATFORM, _UNTESTED, _RUN_UNDER),
     ),
     Command(
         "profile",

@@ -230,9 +230,5 @@ def _note(symbols: tuple[str, ...], value: str) -> str:
     name has a length with which the value is aligned, however a reader aligns notes.
     """
     return data.source(
-        symbols,
-        (f".quad 0x{value}",),
-        alignment=8,
-        before=(".long 12, 8, 1", '.asciz "rules_tfaot"'),
-        note=True,
+        symbols, (f".quad 0x{value}",), alignment=8, before=(".long 12, 8, 1", '.asciz "rules_tfaot"'), note=True
     )

@@ -84,7 +84,9 @@ def functions(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> tupl
       TfaotError: the model has other functions, or one is named twice.
     """
     compiled = _functions(manifest)
-    if sorted((_name(manifest, name), *sizes) for name, *sizes in named) != sorted(each.key for each in compiled):
+    if sorted((_name(manifest, name), *sizes) for name, *sizes in named) != sorted(
+        function.key for function in compiled
+    ):
         raise _differs(manifest, named)
     return compiled
 
@@ -114,7 +116,7 @@ def _differs(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> Tfaot
 
     return TfaotError(
         f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",
-        exists="the manifest has " + shown([each.key for each in _functions(manifest)]),
+        exists="the manifest has " + shown([function.key for function in _functions(manifest)]),
         do="name each function of the manifest once: an entry point with one of its batch sizes and one of its buckets, or 0 "
         "if it has none",
     )

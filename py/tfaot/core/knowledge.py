@@ -231,8 +231,7 @@ NOT_AHEAD_OF_TIME: Mapping[str, str] = {
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
     **dict.fromkeys(
-        _words("XlaCustomCall XlaCustomCallV2"),
-        "the code that it calls isn't part of XLA's ahead-of-time compiler",
+        _words("XlaCustomCall XlaCustomCallV2"), "the code that it calls isn't part of XLA's ahead-of-time compiler"
     ),
 }
 """Ops that have a kernel, and that the ahead-of-time compiler can't lower, each with the reason."""

@@ -104,12 +104,12 @@ def read(path: str) -> Programs:
                 values, golden = (safetensors.read(archive.extract(name, folder)) for name in (_VALUES, _GOLDEN))
                 programs = tuple(
                     Program(
-                        each["name"],
+                        described["name"],
                         archive.read(f"{number}.mlir").decode(),
-                        tuple(Value(**value) for value in each["arguments"]),
-                        tuple(Value(**value) for value in each["results"]),
+                        tuple(Value(**value) for value in described["arguments"]),
+                        tuple(Value(**value) for value in described["results"]),
                     )
-                    for number, each in enumerate(index["programs"])
+                    for number, described in enumerate(index["programs"])
                 )
                 return Programs(index["source"], programs, values, golden)
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
@@ -117,7 +117,7 @@ def read(path: str) -> Programs:
     raise _unreadable(path, f"format {index['format']}, and not {_FORMAT}")
 
 
-def _unreadable(path: str, found: str) -> TfaotError:
+def _unreadable(path: str, problem: str) -> TfaotError:
     return TfaotError(
-        f"{path} isn't a program that tfaot.jax.export of this release wrote", exists=found, do="export it again"
+        f"{path} isn't a program that tfaot.jax.export of this release wrote", exists=problem, do="export it again"
     )

@@ -36,7 +36,7 @@ class Origin(Protocol):
 
 def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     """Turns the compiler's message into an error that names nodes and source lines, and says what to do."""
-    if error := known(message, request, manifest.cpp_class):
+    if error := explained(message, request, manifest.cpp_class):
         return error
     if constant := _not_constant(message):
         return TfaotError(
@@ -58,7 +58,7 @@ def unknown(message: str, request: Origin) -> str:
     return "\n".join([message, *mentioned(message, sources_of(request))])
 
 
-def known(message: str, request: Origin, what: str) -> TfaotError | None:
+def explained(message: str, request: Origin, what: str) -> TfaotError | None:
     """Returns an error for a message whose cause is known, or None.
 
     Args:

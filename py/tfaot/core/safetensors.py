@@ -141,8 +141,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
             raise TfaotError(f"{os.fspath(path)} is truncated: {_name(name)} is past its end", do="write it again")
         if min(begin, *shape, 0) < 0 or end - begin != dtype.bytes * math.prod(shape):
             raise _contradiction(
-                path,
-                f"{_name(name)} is at bytes {begin} to {end}, which isn't the size of {dtype.name}{list(shape)}",
+                path, f"{_name(name)} is at bytes {begin} to {end}, which isn't the size of {dtype.name}{list(shape)}"
             )
         try:
             if begin == end:

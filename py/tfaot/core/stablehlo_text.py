@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,11 +12,26 @@ STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 """A string, in which a bracket or a comma means nothing."""
 VALUE = r"%[\w$.-]+"
 """A value's name."""
+_TOKEN = re.compile(rf"{STRING}|->|[(\[{{<>}}\]),]")
 _BYTES_FOR_BITS = re.compile(r'dense<"0x([0-9A-Fa-f]+)"> : tensor<((?:\d+x)*)i1>')
 _COMPOSITE = re.compile(
     rf"stablehlo\.composite {STRING} ((?:{VALUE}(?:#\d+)?(?:, )?)*) "
     rf"\{{.*?decomposition = @({STRING}|[\w$.-]+).*\}} : "
 )
+
+
+def tokens(text: str, start: int = 0) -> Iterator[tuple[str, int, int]]:
+    """Yields the brackets, commas, and arrows outside of strings: each with its position, and the brackets open around it.
+
+    A bracket that closes one from before `start` has a negative number.
+    """
+    depth = 0
+    for match in _TOKEN.finditer(text, start):
+        token = match[0]
+        depth -= token in ")]}>"
+        if token[0] != '"':
+            yield token, match.start(), depth
+        depth += token in "([{<"
 
 
 def readable(program: bytes) -> bytes:

@@ -130,9 +130,7 @@ class UserCode:
                 if inspect.isfunction(value) and value.__module__ == self.module.__name__
             ]
             raise TfaotError(
-                f"{self.path} has no function {wanted}",
-                exists=listed(public),
-                do=f"define {wanted} in {self.path}",
+                f"{self.path} has no function {wanted}", exists=listed(public), do=f"define {wanted} in {self.path}"
             )
         try:
             inspect.signature(function).bind(*parameters)

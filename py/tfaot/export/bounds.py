@@ -61,10 +61,10 @@ def outputs(
     elif all(edge.shape is not None and None not in edge.shape for edge in edges):
         shapes = [(sizes(edge, 0), False) for edge in edges]
     else:
-        found = _found(graph, edges, draft, variables, stored, what, sources)
+        inferred = _found(graph, edges, draft, variables, stored, what, sources)
         shapes = [
             (shape, bounded) if edge.shape is None or None in edge.shape else (sizes(edge, 0), False)
-            for edge, (shape, bounded) in zip(edges, found, strict=True)
+            for edge, (shape, bounded) in zip(edges, inferred, strict=True)
         ]
     used = {node.name for node in graph.node}
     result = []
@@ -106,19 +106,19 @@ def _rows(
 
     rows = []
     for index, edge in enumerate(edges):
-        found: dict[int, tuple[int, ...]] = {}
+        shapes: dict[int, tuple[int, ...]] = {}
         for batch in tried:
             shape, bounded = inferred[batch][index], False
             if shape is None or None in shape:
                 if edge.shape is not None and None not in edge.shape[1:] and batch != draft.batch_sizes[-1]:
                     continue  # one size is enough when the compiler must answer
                 shape, bounded = ask(batch)[index]
-            known = tuple(size or 0 for size in shape)
-            if bounded or known[:1] != (batch,):
+            sizes = tuple(size or 0 for size in shape)
+            if bounded or sizes[:1] != (batch,):
                 most = "at most " if bounded else ""
-                raise _without_batch(edge, f"{most}{shown(known)} for a batch of {batch}", draft, what)
-            found[batch] = known
-        first, *others = found.items()
+                raise _without_batch(edge, f"{most}{shown(sizes)} for a batch of {batch}", draft, what)
+            shapes[batch] = sizes
+        first, *others = shapes.items()
         for batch, shape in others:
             if shape[1:] != first[1][1:]:
                 both = f"{shown(first[1])} for a batch of {first[0]}, {shown(shape)} for one of {batch}"
@@ -147,8 +147,8 @@ def _sized_rows(
     asked: list[tuple[tuple[int, ...], bool]] | None = None
     shapes = []
     for index, edge in enumerate(edges):
-        for batch, known in zip(batches, inferred, strict=True):
-            shape = known[index]
+        for batch, inferred_shapes in zip(batches, inferred, strict=True):
+            shape = inferred_shapes[index]
             if shape is not None and (not shape or shape[0] not in (batch, None)):
                 raise _without_batch(edge, f"{shown(shape)} for a batch of {batch}", draft, what)
         shape, bounded = inferred[0][index], False
@@ -199,9 +199,9 @@ def _as_seen(shape: Shape, edge: Edge, stored: Callable[[str], str]) -> Shape:
     return shape[:-1] if stored(dtype.name) != dtype.name and dtype.parts > 1 else shape
 
 
-def _without_batch(edge: Edge, found: str, draft: manifest.EntryPoint, what: str) -> TfaotError:
+def _without_batch(edge: Edge, shape: str, draft: manifest.EntryPoint, what: str) -> TfaotError:
     return TfaotError(
-        f"{what}: the output {edge.label} of {draft.name} has no batch: it is {found}",
+        f"{what}: the output {edge.label} of {draft.name} has no batch: it is {shape}",
         exists=f"{caller.setting('batch_sizes', draft.batch_sizes)}: the rules concatenate results along their first dimension",
         do=f"return a value for each row, or remove {caller.option('batch_sizes')}",
     )
@@ -234,7 +234,7 @@ def _found(
             file_.write(graph.SerializeToString())
         with open(origin.sources, "w", encoding="utf-8") as file:
             json.dump(dict(sources), file)
-        raise refusals.known(answer, origin, what) or TfaotError(
+        raise refusals.explained(answer, origin, what) or TfaotError(
             f"{what}: the compiler can't determine the size of {len(unknown)} output(s) of {draft.name}",
             details=refusals.unknown(answer, origin),
             exists="; ".join(

@@ -41,7 +41,7 @@ def export(request: Request) -> None:
     source = request.model.open()
     wanted = request.entry_points or (("Run", source.default_entry_point),)
     functions = _functions(request, source, wanted)
-    golden_inputs, calls = golden.given(
+    golden_inputs, calls = golden.inputs_and_calls(
         source,
         functions,
         dict(wanted),
@@ -67,8 +67,7 @@ def export(request: Request) -> None:
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs
     result = dataclasses.replace(
-        result,
-        replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas),
+        result, replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas)
     )
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:
@@ -101,11 +100,11 @@ def export(request: Request) -> None:
 
 def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, frozen: str) -> manifest.Fingerprints:
     runs = [(entry.feeds, entry.fetches) for entry in result.entry_points]
-    found = structure.structure(graph, runs, [variable.name for variable in result.variables])
+    identity = structure.structure(graph, runs, [variable.name for variable in result.variables])
     return manifest.Fingerprints(
-        graph=found.graph,
-        shapes=fingerprint.shapes(result, found.shapes),
-        constants=found.constants,
+        graph=identity.graph,
+        shapes=fingerprint.shapes(result, identity.shapes),
+        constants=identity.constants,
         config=fingerprint.config(result),
         frozen=frozen,
     )
@@ -130,7 +129,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
     for name in request.sizes:
-        functions = [open_size.opened(each, dims, name, request.buckets[-1], what) for each in functions]
+        functions = [open_size.opened(function, dims, name, request.buckets[-1], what) for function in functions]
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
             f"{what}: {caller.option('signature')} names {listed(unused)}, but no entry point has a parameter with this name",
@@ -154,8 +153,8 @@ def _of_largest(
 
 def _check_calls(what: str, function: Function) -> None:
     """Checks that a graph has the functions that its nodes call. TensorFlow imports some graphs without them."""
-    library = {each.signature.name for each in function.graph.library.function}
-    bodies = [function.graph.node, *(each.node_def for each in function.graph.library.function)]
+    library = {definition.signature.name for definition in function.graph.library.function}
+    bodies = [function.graph.node, *(definition.node_def for definition in function.graph.library.function)]
     called = {
         call.name: f"{node.name} ({node.op})" for body in bodies for node in body for _, call in functions_of(node)
     }
@@ -205,11 +204,11 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
         raise state.refusal(what, seeded.left, whole.sources)
     whole = dataclasses.replace(whole, graph=seeded.graph)
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
-    known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
+    uses_by_name = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
     one = len(functions) * max(1, len(request.batch_sizes)) * max(1, len(request.buckets)) == 1
     user, user_path = _user_config(request, source)
-    frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
+    frozen = freeze.chosen(list(uses_by_name), written, request.frozen, default_frozen=one and not written)
     unset = frozenset(getattr(source, "unset", ())) if request.weights is None else frozenset[str]()
     if request.frozen is None and user is not None:
         frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
@@ -225,10 +224,12 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     if user is not None:
         # The entries of a graph's own config that no output needs have no effect either.
         own = request.model.graph is not None or request.model.config is None
-        without = {v.node_name for v in user.variable if v.node_name in frozen or (own and v.node_name not in known)}
+        without = {
+            v.node_name for v in user.variable if v.node_name in frozen or (own and v.node_name not in uses_by_name)
+        }
         user = user_config.without_variables(user, without)
-    values = initial.values(source, request.weights, list(known.values()), seeded.variable)
-    constants = {name: values[name] for name in known if name in frozen}
+    values = initial.values(source, request.weights, list(uses_by_name.values()), seeded.variable)
+    constants = {name: values[name] for name in uses_by_name if name in frozen}
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
     if request.edge == "cpp":
         whole = _stored(whole, what)
@@ -275,8 +276,7 @@ def _check(request: Request) -> None:
         )
     if request.max_batch and not sizes:
         raise TfaotError(
-            f"{largest} without {caller.option('batch_sizes')}",
-            do=f"set the sizes to compile for: {example}",
+            f"{largest} without {caller.option('batch_sizes')}", do=f"set the sizes to compile for: {example}"
         )
     if request.rows_independent and not sizes:
         raise TfaotError(

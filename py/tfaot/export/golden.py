@@ -36,11 +36,11 @@ def open_sizes(count: int, buckets: Sequence[int]) -> list[int]:
     largest = buckets[-1]
     edges = {size for bucket in buckets for size in (bucket - 1, bucket, bucket + 1) if 1 < size < largest}
     rng = np.random.default_rng(SEED)
-    found = list(dict.fromkeys((1, largest, *sorted(edges))))
-    return found + [int(rng.integers(1, largest + 1)) for _ in range(count - len(found))]
+    sizes = list(dict.fromkeys((1, largest, *sorted(edges))))
+    return sizes + [int(rng.integers(1, largest + 1)) for _ in range(count - len(sizes))]
 
 
-def given(
+def inputs_and_calls(
     source: Source,
     functions: Sequence[Function],
     own_names: Mapping[str, str],
@@ -157,11 +157,11 @@ class User:
         Raises:
           TfaotError: the user's inputs don't fit the model's.
         """
-        given = self._source.golden(entry_point, inputs, step, self._rng)
-        if given is None:
+        arrays = self._source.golden(entry_point, inputs, step, self._rng)
+        if arrays is None:
             return None
         values = []
-        for edge, value in zip(inputs, given, strict=True):
+        for edge, value in zip(inputs, arrays, strict=True):
             # Strings, which only clusters take, are objects.
             dtype = dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.dtype(object)
             array = np.asarray(value)

@@ -44,14 +44,14 @@ def _weights(path: str, uses: Sequence[VariableUse], random_state: str | None) -
     missing = False
     for use in uses:
         wanted = f"{dtypes.BY_ENUM[use.dtype].name}{shown(use.shape)}"
-        found = held.get(use.shared_name)
-        if found is None:
+        value = held.get(use.shared_name)
+        if value is None:
             if use.shared_name != random_state:
                 wrong.append(f"{use.shared_name}: missing; the model has {wanted}")
                 missing = True
-        elif f"{found.dtype}{list(found.shape)}" != wanted:
-            wrong.append(f"{use.shared_name}: {found.dtype}{list(found.shape)}; the model has {wanted}")
-        elif found.dtype == np.bool_ and found.view(np.uint8).max(initial=0) > 1:
+        elif f"{value.dtype}{list(value.shape)}" != wanted:
+            wrong.append(f"{use.shared_name}: {value.dtype}{list(value.shape)}; the model has {wanted}")
+        elif value.dtype == np.bool_ and value.view(np.uint8).max(initial=0) > 1:
             wrong.append(f"{use.shared_name}: {wanted} with values other than 0 and 1")  # invalid as a C++ bool
     if wrong:
         others = sorted(set(held) - {use.shared_name for use in uses})

@@ -74,8 +74,8 @@ def tapped(whole: Whole, patterns: Sequence[str], *, what: str, batch: int = 0) 
         if place := whole.sources.get(origin):
             sources[node] = place
     result = Whole(program.graph, whole.entries, sources)
-    found = _tappable(program, batch)
-    taken = _chosen(found, patterns, what)
+    tappable = _tappable(program, batch)
+    taken = _chosen(tappable, patterns, what)
     entries = []
     for entry in whole.entries:
         reached = {node.name for node in result.of(entry).node}
@@ -94,26 +94,26 @@ def tapped(whole: Whole, patterns: Sequence[str], *, what: str, batch: int = 0) 
     return dataclasses.replace(result, entries=tuple(entries))
 
 
-def _chosen(found: Sequence[_Tappable], patterns: Sequence[str], what: str) -> list[_Tappable]:
+def _chosen(tappable: Sequence[_Tappable], patterns: Sequence[str], what: str) -> list[_Tappable]:
     taken: set[str] = set()
     for pattern in patterns:
         glob = pattern.removeprefix("!")
-        matching = {tap.label for tap in found if fnmatch.fnmatchcase(tap.node, glob) or tap.label == glob}
+        matching = {tap.label for tap in tappable if fnmatch.fnmatchcase(tap.node, glob) or tap.label == glob}
         if not (matching if glob == pattern else matching & taken):
             raise TfaotError(
                 f'{what}: {caller.setting("taps", patterns)}: "{pattern}" '
                 + ("matches no tensor" if glob == pattern else "excludes nothing that an earlier pattern selected"),
-                exists=listed([tap.label for tap in found], limit=_SHOWN),
+                exists=listed([tap.label for tap in tappable], limit=_SHOWN),
                 do='use a node\'s name, or a pattern such as "dense/*"; you can tap only values of known shape that depend on '
                 "inputs or variables, and none inside loops or branches",
             )
         taken = taken | matching if glob == pattern else taken - matching
-    return [tap for tap in found if tap.label in taken]
+    return [tap for tap in tappable if tap.label in taken]
 
 
 def _tappable(program: Program, batch: int) -> list[_Tappable]:
     """Returns all tensors that can be tapped, in an order in which they can be computed."""
-    known = [_tensors(program, size) for size in ((batch, batch + 1) if batch else (0,))]
+    tensors_by_size = [_tensors(program, size) for size in ((batch, batch + 1) if batch else (0,))]
     passed = _in_control_flow(program.graph) | {tensor_name(fetch)[0] for fetch in program.fetches}
     live: set[str] = set()
     result = []
@@ -123,8 +123,8 @@ def _tappable(program: Program, batch: int) -> list[_Tappable]:
         live.add(node.name)
         if node.op in _GIVEN or node.op in _STATIC or node.op in CONTROL_FLOW_V1 or node.name in passed:
             continue
-        for port in range(_outputs(node, known[0])):
-            tensors = [tensors[f"{node.name}:{port}"] for tensors in known]
+        for port in range(_outputs(node, tensors_by_size[0])):
+            tensors = [tensors[f"{node.name}:{port}"] for tensors in tensors_by_size]
             shape = tensors[0].shape
             if tensors[0].dtype not in dtypes.BY_ENUM or shape is None or None in shape:
                 continue
@@ -145,7 +145,7 @@ def _tensors(program: Program, batch: int) -> Mapping[str, Tensor]:
     return Program(program.graph, feeds, program.fetches).tensors()
 
 
-def _outputs(node: node_def_pb2.NodeDef, known: Mapping[str, Tensor]) -> int:
+def _outputs(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor]) -> int:
     """Returns how many results of a node mean the same in TensorFlow and XLA."""
     if node.op.startswith("FusedBatchNorm") and not node.op.startswith("FusedBatchNormGrad"):
         # Each keeps different values for the gradient.
@@ -153,7 +153,7 @@ def _outputs(node: node_def_pb2.NodeDef, known: Mapping[str, Tensor]) -> int:
     if node.op.startswith("FusedBatchNormGrad"):
         return 3
     count = 0
-    while f"{node.name}:{count}" in known:
+    while f"{node.name}:{count}" in tensors:
         count += 1
     return count
 

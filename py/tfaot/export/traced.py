@@ -122,7 +122,7 @@ class Source(Protocol):
 class Dims:
     """The BUILD file's sizes for dimensions that a model leaves open."""
 
-    given: Mapping[str, Shape]
+    sizes: Mapping[str, Shape]
     """By an input's label. None keeps the model's own size."""
     batched: bool = False
     """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
@@ -144,22 +144,22 @@ class Dims:
         fixed: list[Edge] = []
         for edge in edges:
             shape = edge.shape
-            given = self.given.get(edge.label)
-            if given is not None:
-                if shape is not None and len(given) != len(shape):
+            asked = self.sizes.get(edge.label)
+            if asked is not None:
+                if shape is not None and len(asked) != len(shape):
                     wrong.append(
-                        f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, but {caller.option('dims')} has {shown(given)}"
+                        f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, but {caller.option('dims')} has {shown(asked)}"
                     )
                     continue
-                known = shape if shape is not None else (None,) * len(given)
+                own = shape if shape is not None else (None,) * len(asked)
                 names = self.named.get(edge.label, {})
-                if any(a is not None and b is not None and a != b for a, b in zip(known, given, strict=True)) or any(
-                    known[axis] is not None for axis in names
+                if any(a is not None and b is not None and a != b for a, b in zip(own, asked, strict=True)) or any(
+                    own[axis] is not None for axis in names
                 ):
-                    wanted = [names.get(axis, size) for axis, size in enumerate(given)]
-                    wrong.append(f"{edge.label} is {shown(known)}, but {caller.option('dims')} has {shown(wanted)}")
+                    wanted = [names.get(axis, size) for axis, size in enumerate(asked)]
+                    wrong.append(f"{edge.label} is {shown(own)}, but {caller.option('dims')} has {shown(wanted)}")
                     continue
-                shape = tuple(a if b is None else b for a, b in zip(known, given, strict=True))
+                shape = tuple(a if b is None else b for a, b in zip(own, asked, strict=True))
             fixed.append(dataclasses.replace(edge, shape=shape))
         if wrong:
             raise TfaotError(
@@ -214,7 +214,7 @@ class Dims:
         Raises:
           TfaotError: some aren't. The message lists them, and the inputs.
         """
-        if unused := sorted(set(self.given) - set(labels)):
+        if unused := sorted(set(self.sizes) - set(labels)):
             raise TfaotError(
                 f"{what}: {caller.option('dims')} names {listed(unused)}, which isn't an input of the model",
                 exists=listed(sorted(labels)),

@@ -97,17 +97,17 @@ def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: se
     # Two concatenated messages are one, with the nodes of both.
     both = graph.SerializeToString() + more.SerializeToString()
 
-    found: set[str] = set()
+    written: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         while True:
             message = complaint(folder, both, asked)
             wrong = [
                 variable
                 for variable in asked.variable
-                if variable.node_name in doubtful - found
+                if variable.node_name in doubtful - written
                 and f'Variable "{variable.node_name}" is marked as not readonly' in message
             ]
             if not wrong:
-                return found
+                return written
             wrong[0].readonly = True
-            found.add(wrong[0].node_name)
+            written.add(wrong[0].node_name)

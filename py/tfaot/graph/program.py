@@ -44,12 +44,7 @@ class Program:
     place.
     """
 
-    def __init__(
-        self,
-        graph: graph_pb2.GraphDef,
-        feeds: Mapping[str, Tensor],
-        fetches: Sequence[str],
-    ) -> None:
+    def __init__(self, graph: graph_pb2.GraphDef, feeds: Mapping[str, Tensor], fetches: Sequence[str]) -> None:
         """Wraps a graph.
 
         Args:

@@ -20,6 +20,7 @@ import re
 from tfaot.core import caller, environment, isolate, names, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
+from tfaot.core.stablehlo_text import STRING, VALUE, tokens
 from tfaot.graph import lowering
 from tfaot.hlo import erf, hlo
 
@@ -111,13 +112,12 @@ def lower(path: str, manifest: Manifest) -> str:
     )
 
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_VALUE = r"%[\w$.-]+(?:#\d+)?"
+_VALUE = rf"{VALUE}(?:#\d+)?"
 _MODULE = re.compile(r"^module @\S+ (?:attributes \{.*\} )?\{")
 _COPY = re.compile(rf"^\s*({_VALUE}) = mhlo\.copy ({_VALUE}) : ")
 _ERF = re.compile(rf"^(\s*{_VALUE} = )mhlo\.erf ({_VALUE}) : tensor<((?:\d+x)*)(\w+)>")
-_TOKEN = re.compile(rf"{_STRING}|{_VALUE}")
-_FOREIGN = re.compile(rf"{_STRING}|\b((?:mhlo|chlo)\.\w+)")
+_TOKEN = re.compile(rf"{STRING}|{_VALUE}")
+_FOREIGN = re.compile(rf"{STRING}|\b((?:mhlo|chlo)\.\w+)")
 
 
 def portable(text: str, name: str) -> str:
@@ -175,10 +175,14 @@ def without_attributes(line: str) -> str:
     kept: list[str] = []
     """The text so far, without removed entries."""
     position = 0
-    for match in re.finditer(rf"{_STRING}|([{{,] ?)mhlo\.\w+(?: = )?", line):
+    for match in re.finditer(rf"{STRING}|([{{,] ?)mhlo\.\w+(?: = )?", line):
         if match.start() < position or match[1] is None:
             continue
-        end = _end_of_value(line, match.end())
+        end = next(
+            place
+            for token, place, depth in tokens(line, match.end())
+            if (token == "," and depth == 0) or (token == "}" and depth < 0)
+        )
         first, last = match[1][0] == "{", line[end] == "}"
         kept.append(line[position : match.start()])
         if first:
@@ -191,17 +195,3 @@ def without_attributes(line: str) -> str:
                 end += 2
         position = end
     return without_attributes("".join(kept) + line[position:]) if position else line
-
-
-def _end_of_value(line: str, start: int) -> int:
-    """Returns where an attribute's value ends: at the comma or closing brace after it."""
-    depth = 0
-    for match in re.compile(rf"{_STRING}|->|[\[({{<>}})\],]").finditer(line, start):
-        token = match[0]
-        if depth == 0 and token in (",", "}"):
-            return match.start()
-        if token in ("[", "(", "{", "<"):
-            depth += 1
-        elif token in ("]", ")", "}", ">"):
-            depth -= 1
-    return len(line)

@@ -362,7 +362,7 @@ class Checker:
 
     def _empty_slices(self) -> None:
         nodes = [node for node in self._nesting.bodies[""].nodes if node.op in knowledge.EMPTY_SLICES]
-        sizes = shapes.known(self._graph) if nodes else {}
+        sizes = shapes.inferred(self._graph) if nodes else {}
         for node in nodes:
             defined = definition(node.op)
             assert defined is not None

@@ -58,7 +58,7 @@ class AssumedDims(Dims):
         return [Open(edge, self._assume(edge).shape or ()) for edge in edges]
 
     def _given(self, edge: Edge) -> Shape | None:
-        asked = self.given.get(edge.label)
+        asked = self.sizes.get(edge.label)
         if asked is None or edge.shape is None or len(asked) != len(edge.shape):
             return edge.shape if asked is None else asked
         return tuple(a if b is None else b for a, b in zip(edge.shape, asked, strict=True))
@@ -108,7 +108,7 @@ def lost(graph: graph_pb2.GraphDef, nesting: Nesting, outputs: Mapping[str, str]
     return [Lost(*place, tuple(dict.fromkeys(labels))) for place, labels in lost.items()]
 
 
-def known(graph: graph_pb2.GraphDef) -> dict[str, Shape | None]:
+def inferred(graph: graph_pb2.GraphDef) -> dict[str, Shape | None]:
     """Returns the shapes of a graph's tensors, by `node:port`. Empty if TensorFlow can't import the graph."""
     typed = _imported(graph)
     return {tensor.name: _sizes(tensor) for op in typed.get_operations() for tensor in op.outputs} if typed else {}

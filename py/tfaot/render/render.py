@@ -574,7 +574,10 @@ def _entry(
         tuple(edge.member for edge in outputs),
         made,
         tuple(
-            Plan(plan + (f"_n{bucket}" if bucket else ""), tuple(each for each in made if each.bucket == bucket))
+            Plan(
+                plan + (f"_n{bucket}" if bucket else ""),
+                tuple(function for function in made if function.bucket == bucket),
+            )
             for bucket in entry.buckets or (0,)
             if entry.batch_sizes
         ),
@@ -608,11 +611,7 @@ class _Edge:
 
 
 def _outputs(
-    entry: EntryPoint,
-    compiled: functions.Function,
-    arena: _Arena,
-    setters: Mapping[str, str],
-    places: Iterator[int],
+    entry: EntryPoint, compiled: functions.Function, arena: _Arena, setters: Mapping[str, str], places: Iterator[int]
 ) -> list[_Edge]:
     """Returns an entry point's outputs: in an instance's memory if there are several functions; otherwise in the function."""
     outputs = []

@@ -85,11 +85,7 @@ class CSource(ctypes.Structure):
 class CValue(ctypes.Structure):
     """`tfaot_value`."""
 
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("data", ctypes.c_void_p),
-        ("bytes", ctypes.c_size_t),
-    )
+    _fields_ = (("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
 def _function(result: Any, *arguments: Any) -> Any:
@@ -346,12 +342,7 @@ class Memory:
 
     def __init__(self, instance: Instance, address: int, size: int, *, writable: bool) -> None:
         self._instance = instance
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": (size,),
-            "data": (address, not writable),
-        }
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size,), "data": (address, not writable)}
 
 
 def array(

@@ -104,11 +104,7 @@ def run(isa: str, inputs: Inputs, outputs: Outputs) -> Made:
         except Exception as error:  # its types say nothing, so use its text
             raise refusals.explain(str(error), inputs, inputs.manifest) from None
         path = dumps.find(
-            dumped,
-            dumps.AFTER,
-            what=inputs.manifest.cpp_class,
-            tensorflow=inputs.manifest.tensorflow,
-            earlier=earlier,
+            dumped, dumps.AFTER, what=inputs.manifest.cpp_class, tensorflow=inputs.manifest.tensorflow, earlier=earlier
         )
         return Made(_read(header).decode(), module.without_arrays(_read(path)))
 

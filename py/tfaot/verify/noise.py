@@ -475,11 +475,7 @@ class _Rewriting:
         return (
             self._pass.precise
             and node.op.startswith("FusedBatchNorm")
-            and node.op.rstrip("V123")
-            in (
-                "FusedBatchNorm",
-                "FusedBatchNormGrad",
-            )
+            and node.op.rstrip("V123") in ("FusedBatchNorm", "FusedBatchNormGrad")
         )
 
     def _replace_batch_norm(self, node: node_def_pb2.NodeDef) -> None:

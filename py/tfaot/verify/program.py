@@ -63,10 +63,12 @@ def check(
       TfaotError: a result is out of tolerance.
     """
     wrong: dict[str, str] = {}
-    found = {entry.name: _program(path, names.get(entry.name, ""), manifest, entry) for entry in manifest.entry_points}
+    program_of = {
+        entry.name: _program(path, names.get(entry.name, ""), manifest, entry) for entry in manifest.entry_points
+    }
     compiled: dict[tuple[object, ...], _Compiled] = {}
     for call, before, results, expected in zip(run.calls, run.before, run.results, rows, strict=True):
-        program = found[call.entry.name]
+        program = program_of[call.entry.name]
         if program is None or _LAPACK in program.module:
             continue
         inputs, state = iter(call.inputs), {**program.frozen, **run.initial, **before}
@@ -81,14 +83,14 @@ def check(
             if at is None:
                 continue
             name = call.tensors[at].cpp_name
-            for part, each in digest(value).items():
+            for part, computed in digest(value).items():
                 row = expected[at][part]
-                off = distance(each, row.value)
+                off = distance(computed, row.value)
                 if not np.all(off <= row.tolerance):
                     first = int(np.argmax(np.nan_to_num(off - row.tolerance, nan=np.inf)))
                     wrong.setdefault(
                         name,
-                        f"{name}: value {first} is {each.flat[first]} in the program, and {row.value.flat[first]} in the graph",
+                        f"{name}: value {first} is {computed.flat[first]} in the program, and {row.value.flat[first]} in the graph",
                     )
     if wrong:
         raise TfaotError(
@@ -112,8 +114,10 @@ def _program(path: str, name: str, manifest: Manifest, entry: EntryPoint) -> _Pr
         tuple(value.label if value.variable else "" for value in values)
         for values in (program.arguments, program.results)
     )
-    frozen = {each.name: held.values[each.name] for each in manifest.frozen if each.name in held.values}
-    changed = [each for each in manifest.frozen if fingerprint.of_value(frozen[each.name]) != each.sha256]
+    frozen = {variable.name: held.values[variable.name] for variable in manifest.frozen if variable.name in held.values}
+    changed = [
+        variable for variable in manifest.frozen if fingerprint.of_value(frozen[variable.name]) != variable.sha256
+    ]
     if changed or manifest.weights.rounded_to:
         return None
     return _Program(stablehlo_text.readable(program.text.encode()), variables, written, frozen)

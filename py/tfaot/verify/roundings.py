@@ -19,12 +19,7 @@ UNITS = {
 in the last place, which itself is between 1 and 1/2 of 2^(1-p). bfloat16 has the full half unit, because XLA can also omit
 roundings."""
 
-DIGITS = {
-    types_pb2.DT_BFLOAT16: 8,
-    types_pb2.DT_HALF: 11,
-    types_pb2.DT_FLOAT: 24,
-    types_pb2.DT_DOUBLE: 53,
-}
+DIGITS = {types_pb2.DT_BFLOAT16: 8, types_pb2.DT_HALF: 11, types_pb2.DT_FLOAT: 24, types_pb2.DT_DOUBLE: 53}
 """Binary digits of a number."""
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)

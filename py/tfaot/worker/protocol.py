@@ -70,12 +70,7 @@ class Response:
     def line(self) -> str:
         """Writes the line that Bazel reads. JSON escapes line breaks."""
         return json.dumps(
-            {
-                "requestId": self.number,
-                "exitCode": self.status,
-                "output": self.output,
-                "wasCancelled": self.cancelled,
-            }
+            {"requestId": self.number, "exitCode": self.status, "output": self.output, "wasCancelled": self.cancelled}
         )
 
 

@@ -27,12 +27,7 @@ from tfaot.worker.protocol import Request, Response, sealed, unsealed
 from tfaot.worker.sandbox import Namespaces
 from tfaot.worker.stage import Stage
 
-_MODULES = (
-    "jinja2",
-    "tensorflow",
-    "tensorflow.compiler.tf2xla.tf2xla_pb2",
-    "tensorflow.python._pywrap_tfcompile",
-)
+_MODULES = ("jinja2", "tensorflow", "tensorflow.compiler.tf2xla.tf2xla_pb2", "tensorflow.python._pywrap_tfcompile")
 """What stages import. Importing them starts nothing that a fork would break: `isolate` refuses threads."""
 
 

@@ -79,10 +79,7 @@ class EdgesTest(RewriteTest):
                     return inputs, outputs
 
                 shapes = ((), (3,), (2, 3), (2, 0, 3))
-                outcome = self.check(
-                    functools.partial(built, build),
-                    *(drawn(dtype, *shape) for shape in shapes),
-                )
+                outcome = self.check(functools.partial(built, build), *(drawn(dtype, *shape) for shape in shapes))
                 wanted = ", ".join(hlo(dtype, *shape) for shape in shapes)
                 self.assertEqual(outcome.signature.replace(" ", ""), f"({wanted})->({wanted})".replace(" ", ""))
 
@@ -309,11 +306,7 @@ class VariablesTest(RewriteTest):
                     return [x, n], [y]
 
                 outcome = self.check(
-                    functools.partial(built, build),
-                    drawn(dtype, 2),
-                    2,
-                    runs=2,
-                    exact=dtype.parts == 1,
+                    functools.partial(built, build), drawn(dtype, 2), 2, runs=2, exact=dtype.parts == 1
                 )
                 shapes = {"a": (2,), "b": (2,), "c": (4, 2)}
                 parameters = [hlo(dtype, 2), "s32[]", *(hlo(dtype, *shapes[name]) for name in outcome.fed)]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import textwrap
 import unittest
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.export.rewrites.rewriting import Model, Outcome, built, compared
+from tests.stages import cases
 from tests.stages.harness import StageTest
 from tfaot.core import dtypes, isolate
 
@@ -70,6 +73,15 @@ class FreezeTest(StageTest):
         self.assertGreater(np.ptp([np.sum(value) for value in (outcome.before[0][0], outcome.before[1][0])]), 0)
         return outcome
 
+    def check_case(self, case: cases.Case) -> None:
+        """Freezes each set of variables that a case of `variables.txt` names. The others that it uses are still there."""
+        used = [flag.partition(" ")[0] for flag in case.extra.split(", ")]
+        names: dict[str, Body] = {}
+        exec(f"def body(tf, x, n, a, b, c):\n    v1 = tf.compat.v1\n{textwrap.indent(case.text, '    ')}", names)
+        for line in case.wanted.splitlines():
+            names_frozen = line.removeprefix("frozen: ")
+            self.check(names["body"], names_frozen, " ".join(n for n in used if n not in names_frozen.split()))
+
     def test_read(self) -> None:
         """Protects plain use, and compiled code that contains the values: the input is its only argument."""
         outcome = self.check(lambda tf, x, n, a, b, c: x * a + b, "a b")
@@ -85,62 +97,6 @@ class FreezeTest(StageTest):
         outcome = self.check(body, "a", "b c")
         self.assertEqual(outcome.signature, "(f32[2], s32[], f32[2], f32[4,2])->(f32[2], f32[2])")
 
-    def test_asked_about(self) -> None:
-        """Protects models that query a variable's shape and state, like loaded ones."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            off = tf.raw_ops.DisableCopyOnRead(resource=a.handle)
-            with tf.control_dependencies([off]):
-                shape = tf.raw_ops.VariableShape(input=c.handle, out_type=tf.int64)
-                there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
-                return tf.where(there, x * a, x) * tf.cast(shape, tf.float32)
-
-        self.check(body, "a c")
-
-    def test_asked_about_in_function(self) -> None:
-        """Protects the same in functions, where outputs of nodes have names that differ between ops."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            @tf.function
-            def ask(y: Any) -> Any:
-                off = tf.raw_ops.DisableCopyOnRead(resource=a.handle)
-                with tf.control_dependencies([off]):
-                    shape = tf.raw_ops.VariableShape(input=c.handle)
-                    there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
-                    return tf.where(there, y * a, y) * tf.cast(shape, tf.float32), a.read_value()
-
-            return sum(ask(x))
-
-        self.check(body, "a c")
-
-    def test_gathered(self) -> None:
-        """Protects embeddings, in the graph and in functions, with batches of indices and of tables."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            @tf.function
-            def look_up(index: Any) -> Any:
-                rows = tf.raw_ops.ResourceGather(
-                    resource=c.handle, indices=[[0], [1], [0], [index - 1]], dtype=tf.float32, batch_dims=1
-                )
-                cells = tf.raw_ops.ResourceGatherNd(resource=c.handle, indices=[[index, 1], [0, 0]], dtype=tf.float32)
-                return tf.gather(c, index) + cells + rows[:2, 0]
-
-            return x * tf.gather(c, n) + look_up(n) + tf.gather_nd(c, [[n, 0], [1, 1]])
-
-        self.check(body, "c")
-
-    def test_identities(self) -> None:
-        """Protects handles that pass through Identity and IdentityN, along with other tensors."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            one = tf.raw_ops.Identity(input=tf.raw_ops.Identity(input=a.handle))
-            first, y, second = tf.raw_ops.IdentityN(input=[one, x, b.handle])
-            read = tf.raw_ops.ReadVariableOp
-            return read(resource=first, dtype=tf.float32) * y + read(resource=second, dtype=tf.float32)
-
-        self.check(body, "a b")
-        self.check(body, "a", "b")
-
     def test_two_handles_of_one_variable(self) -> None:
         """Protects size: a second handle of a variable doesn't copy its value."""
 
@@ -154,25 +110,6 @@ class FreezeTest(StageTest):
         outcome = self.check(body, "a")
         ops = {node.name: node.op for node in _graph(outcome).node}
         self.assertEqual([ops[name] for name in ("a", "again", "late")], ["Const", "Identity", "Const"])
-
-    def test_calls(self) -> None:
-        """Protects functions that pass variables on to functions, and write others."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            @tf.function
-            def inner(y: Any) -> Any:
-                b.assign_add(y)
-                return a * y
-
-            @tf.function
-            def outer(y: Any) -> Any:
-                return inner(y) + inner(y + 1) + tf.gather(c, 1)
-
-            pure = tf.function(lambda y: a * y + c[0]).get_concrete_function(tf.TensorSpec([2], tf.float32))
-            args = [x, *pure.captured_inputs]
-            return outer(x) + tf.raw_ops.PartitionedCall(args=args, Tout=[tf.float32], f=pure)[0]
-
-        self.check(body, "a c", "b")
 
     def test_function_called_as_an_op(self) -> None:
         """Protects old graphs, where a function's name is the op, and its outputs have their own names."""
@@ -232,55 +169,6 @@ class FreezeTest(StageTest):
         self.check(body, "a b")
         # The compiler itself accepts no function that returns a handle.
         self.check(body, "b", "a", complaint="GetTupleElement() index (1) out of range for tuple shape (f32[2])")
-
-    def test_while_v2(self) -> None:
-        """Protects loops, whose condition and body read variables, gather from them, write others, and call functions."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            scale = tf.function(lambda y: y * a)
-
-            def step(i: Any, y: Any) -> Any:
-                b.assign_add(y)
-                return i + 1, tf.cond(i > 0, lambda: scale(y), lambda: y + tf.gather(c, i))
-
-            return tf.while_loop(lambda i, y: tf.logical_and(i < n, tf.reduce_sum(c) < 100), step, [0, x])[1]
-
-        self.check(body, "a c", "b")
-        self.check(body, "c", "a b")
-
-    def test_while_v1(self) -> None:
-        """Protects TensorFlow 1 loops: handles pass through Enter, and added nodes run in each iteration."""
-
-        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            tf.compat.v1.disable_control_flow_v2()
-
-            def step(i: Any, y: Any) -> Any:
-                with tf.control_dependencies([b.assign_add(y)]):
-                    there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
-                    return i + 1, tf.where(there, y * a, y) + tf.gather(c, i)
-
-            return tf.while_loop(lambda i, y: i < n, step, [0, x])[1]
-
-        self.check(body, "a c", "b")
-        self.check(body, "a", "b c")
-
-    def test_branches(self) -> None:
-        """Protects conditionals of both control flow versions, and with more than two branches."""
-
-        def two(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            return tf.cond(n > 1, lambda: x * a, lambda: x + b)
-
-        def two_v1(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            tf.compat.v1.disable_control_flow_v2()
-            return two(tf, x, n, a, b, c)
-
-        def many(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
-            return tf.switch_case(n, [lambda: x * a, lambda: x + b, lambda: tf.gather(c, n) * x])
-
-        for body in (two, two_v1, many):
-            with self.subTest(body.__name__):
-                self.check(body, "a b" + " c" * (body is many))
-                self.check(body, "a", "b" + " c" * (body is many))
 
     def test_every_dtype(self) -> None:
         """Protects values of every dtype, as scalars, as matrices, and empty, bit by bit."""
@@ -451,6 +339,14 @@ several variables works only if all of them are frozen
               to do: feed these variables: exclude them from frozen
             """,
         )
+
+
+cases.declare(
+    FreezeTest,
+    Path(__file__).parents[1] / "variables.txt",
+    FreezeTest.check_case,
+    where=lambda case: case.wanted,
+)
 
 
 class ChosenTest(StageTest):

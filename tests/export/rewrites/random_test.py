@@ -66,8 +66,7 @@ def built(make: Callable[[], Any], *, version: int = 2) -> Model:
     with tf.Graph().as_default() as graph, control_flow(version):
         outputs = [tf.identity(tensor, f"out{i}") for i, tensor in enumerate(tf.nest.flatten(make()))]
     return Model(
-        prune(graph.as_graph_def(), [tensor.op.name for tensor in outputs]),
-        tuple(tensor.name for tensor in outputs),
+        prune(graph.as_graph_def(), [tensor.op.name for tensor in outputs]), tuple(tensor.name for tensor in outputs)
     )
 
 
@@ -385,10 +384,7 @@ class RandomTest(unittest.TestCase):
         """Protects loops: each iteration draws again, after the previous one, and what follows draws after all of them."""
         self.check(
             lambda: [inner_loop(3, tf.zeros([5]), lambda x: 2 * x + tf.random.uniform([5])), tf.random.uniform([2])],
-            lambda made: [
-                2 * (2 * made.uniform([5]) + made.uniform([5])) + made.uniform([5]),
-                made.uniform([2]),
-            ],
+            lambda made: [2 * (2 * made.uniform([5]) + made.uniform([5])) + made.uniform([5]), made.uniform([2])],
         )
 
     def test_rounds_wait_for_each_other(self) -> None:
@@ -442,9 +438,7 @@ class RandomTest(unittest.TestCase):
         for which, draw in enumerate(taken):
             with self.subTest(which=which):
                 self.check(
-                    make,
-                    lambda made, draw=draw: [*draw(made), made.uniform([2])],
-                    feeds={"which:0": np.int32(which)},
+                    make, lambda made, draw=draw: [*draw(made), made.uniform([2])], feeds={"which:0": np.int32(which)}
                 )
 
     def test_nests(self) -> None:
@@ -461,9 +455,7 @@ class RandomTest(unittest.TestCase):
         def make() -> Any:
             go = v1.placeholder(tf.bool, [], "go")
             loop = tf.cond(
-                go,
-                lambda: tf.while_loop(lambda i, x: i < 4, round_, [0, tf.ones([5])])[1],
-                lambda: tf.zeros([5]),
+                go, lambda: tf.while_loop(lambda i, x: i < 4, round_, [0, tf.ones([5])])[1], lambda: tf.zeros([5])
             )
             return [loop, drop(tf.ones([9]))]
 

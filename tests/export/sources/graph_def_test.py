@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import unittest
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.export.sources.finished import FinishedTest
+from tests.stages import cases
 from tfaot.core import isolate
 from tfaot.export.sources.model import Model
 
@@ -810,34 +812,18 @@ arguments, which start at zero: variable { node_name: "w" }
 
 
 class ErrorsTest(Base):
-    """Files and names that don't fit."""
+    """Files and names that don't fit. `graph_defs.txt` has files, what `open` gets, and messages; the graph is that of `dense`."""
 
     def text(self, name: str, text: str) -> None:
         """Writes a file to the folder."""
         (self.folder / name).write_text(text)
 
-    def test_no_graph(self) -> None:
-        """A file that isn't a graph says why, for the format that its name suggests."""
-        self.text("graph.pbtxt", 'nodes { name: "x" }')
-        self.refused(
-            self.open("graph.pbtxt"),
-            """
-            graph.pbtxt isn't a graph
-
-                1:1 : Message type "tensorflow.GraphDef" has no field named "nodes".
-
-              to do: use a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
-            """,
-        )
-        self.text("empty.pb", "")
-        self.refused(
-            self.open("empty.pb"),
-            """
-            empty.pb isn't a graph
-              found: a proto without nodes
-              to do: use a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
-            """,
-        )
+    def check_case(self, case: cases.Case) -> None:
+        """Checks a case of the table."""
+        self.make(lambda folder: save(folder, dense))
+        for line in case.text.splitlines():
+            self.text(*(part.strip() for part in line.split(":", 1)))
+        self.refused_function(self.open(**ast.literal_eval(case.extra)), case.wanted)
 
     def test_saved_model(self) -> None:
         """The main file of a SavedModel is recognized: its folder is needed instead."""
@@ -855,70 +841,6 @@ class ErrorsTest(Base):
             """
             saved/saved_model.pb is the main file of a SavedModel, not a graph
               to do: use the whole folder: saved_model = …
-            """,
-        )
-
-    def test_no_such_nodes(self) -> None:
-        """Names that the graph doesn't have are listed together, with nodes that have similar names."""
-        self.make(lambda folder: save(folder, dense, checkpoint=False))
-        self.refused_function(
-            self.open(inputs=["inputs/X"], outputs=["y", "loss"]),
-            """
-            graph.pb: the graph doesn't have the input inputs/X, the output loss
-              found: 20 nodes, among them x
-              to do: name nodes of the graph, or node:output
-            """,
-        )
-        self.refused_function(
-            self.open(inputs=["x:1"], outputs=["y"]),
-            """
-            graph.pb: the input x:1 is x:1, which isn't in the graph
-              found: x (Placeholder) has 1 output(s)
-              to do: feed a tensor, node:output
-            """,
-        )
-        self.refused_function(
-            self.open(inputs=["x"], outputs=["y:2"]),
-            """
-            graph.pb: the output y:2 is y:2, which isn't in the graph
-              found: y (Relu) has 1 output(s)
-              to do: name y:0 to y:0
-            """,
-        )
-
-    def test_unfed(self) -> None:
-        """Unfed placeholders that the outputs need are listed. The compiler would name only their op."""
-        self.make(lambda folder: save(folder, dense))
-        self.refused_function(
-            self.open(inputs=["b"], outputs=["y"]),
-            """
-            graph.pb: the outputs need 1 placeholder(s) that aren't inputs
-              found: x; the inputs are b
-              to do: make them inputs too, or name other outputs
-            """,
-        )
-
-    def test_fed_twice(self) -> None:
-        """A duplicate input is refused, because it can't have two values."""
-        self.make(lambda folder: save(folder, dense, checkpoint=False))
-        self.refused_function(
-            self.open(inputs=["x", "x:0"], outputs=["y"]),
-            """
-            graph.pb: x:0 is fed more than once
-              found: x is x, x is x:0
-              to do: name each input once
-            """,
-        )
-
-    def test_incomplete(self) -> None:
-        """A graph with missing nodes says which, and what takes them."""
-        self.text("graph.pbtxt", 'node { name: "y" op: "Neg" input: "x" attr { key: "T" value { type: DT_FLOAT } } }')
-        self.refused_function(
-            self.open("graph.pbtxt"),
-            """
-            graph.pbtxt: the graph is incomplete
-              found: y takes x
-              to do: save the whole graph: tf.compat.v1.graph_util.extract_sub_graph keeps what the outputs need
             """,
         )
 
@@ -965,110 +887,6 @@ class ErrorsTest(Base):
         self.assertIn("rejects this graph", text)
         self.assertIn("MyOwnOp", text)
 
-    def test_no_outputs(self) -> None:
-        """A graph in which every tensor is consumed doesn't determine its outputs, and the last ones are shown."""
-        self.text(
-            "graph.pbtxt",
-            'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } } '
-            'node { name: "y" op: "Neg" input: "x" attr { key: "T" value { type: DT_FLOAT } } } '
-            'node { name: "init" op: "NoOp" input: "^y" }',
-        )
-        self.refused(
-            self.open("graph.pbtxt"),
-            """
-            graph.pbtxt: the graph's outputs aren't specified
-              found: another node consumes every tensor; the last ones are y
-              to do: name them: outputs = ["NODE"]
-            """,
-        )
-        self.text("graph.pbtxt", 'node { name: "init" op: "NoOp" }')
-        self.refused(
-            self.open("graph.pbtxt"),
-            """
-            graph.pbtxt: the graph's outputs aren't specified
-              found: no node computes a tensor
-              to do: name them: outputs = ["NODE"]
-            """,
-        )
-
-    def test_wrong_dtypes(self) -> None:
-        """A config that contradicts the graph's dtypes is refused, because the compiler wouldn't notice."""
-        self.make(lambda folder: save(folder, dense, checkpoint=False))
-        self.text(
-            "config.pbtxt",
-            'feed { id { node_name: "x" } type: DT_INT32 name: "a" } fetch { id { node_name: "y" } type: DT_DOUBLE }',
-        )
-        self.refused_function(
-            self.open(config="config.pbtxt"),
-            """
-            graph.pb: the input a has the wrong dtype int32
-              found: x:0 is float32 in the graph
-              to do: use the graph's dtype, or remove the dtype
-            """,
-        )
-        self.text("config.pbtxt", 'feed { id { node_name: "x" } } fetch { id { node_name: "y" } type: DT_DOUBLE }')
-        self.refused_function(
-            self.open(config="config.pbtxt"),
-            """
-            graph.pb: the output y has the wrong dtype float64
-              found: y:0 is float32 in the graph
-              to do: use the graph's dtype, or remove the dtype
-            """,
-        )
-
-    def test_wrong_configs(self) -> None:
-        """Configs that don't parse, fetch nothing, or name unknown variables are refused, and so are lists with a config."""
-        self.make(lambda folder: save(folder, dense, checkpoint=False))
-        self.text("config.pbtxt", "feeds { }")
-        self.refused(
-            self.open(config="config.pbtxt"),
-            """
-            config.pbtxt isn't a tf2xla config: 1:1 : Message type "tfaot.user.Config" has no field named "feeds".
-              to do: write it in protobuf's text format, as tensorflow/compiler/tf2xla/tf2xla.proto declares it
-            """,
-        )
-        self.text("config.pbtxt", 'feed { id { node_name: "x" } }')
-        self.refused(
-            self.open(config="config.pbtxt"),
-            """
-            config.pbtxt has no fetch
-              to do: add what the graph computes: fetch { id { node_name: "…" } }
-            """,
-        )
-        self.text("config.pbtxt", 'fetch { id { node_name: "y" } } variable { node_name: "v" }')
-        self.refused(
-            self.open(config="config.pbtxt"),
-            """
-            config.pbtxt configures the variable 'v', but graph.pb has no such variable
-              found: w, b
-              to do: name one of these, or remove the entry: missing entries are inferred
-            """,
-        )
-        self.refused(
-            self.open(config="config.pbtxt", inputs=["x"]),
-            """
-            graph.pb: the config and the lists both specify inputs and outputs
-              found: config.pbtxt, and inputs = ["x"], outputs = []
-              to do: remove the config or the lists
-            """,
-        )
-
-    def test_wrong_debug_info(self) -> None:
-        """A file that isn't debug information is refused."""
-        self.make(lambda folder: save(folder, dense, checkpoint=False))
-        self.text("info.pb", "source: 1")
-        self.refused(
-            self.open(debug_info="info.pb"),
-            """
-            info.pb isn't a GraphDebugInfo
-
-                1:1 : Message type "tensorflow.GraphDebugInfo" has no field named "source".
-
-              to do: use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove \
-debug_info
-            """,
-        )
-
     def test_wrong_entry_point(self) -> None:
         """A graph has one entry point."""
 
@@ -1087,6 +905,8 @@ debug_info
             """,
         )
 
+
+cases.declare(ErrorsTest, Path(__file__).with_name("graph_defs.txt"), ErrorsTest.check_case)
 
 if __name__ == "__main__":
     unittest.main()

@@ -134,11 +134,7 @@ class WhatItTakesTest(EagerTest):
         self.assertEqual(
             inputs_of(exported),
             {
-                "dicts": [
-                    ("dicts_a", "float32", (1,)),
-                    ("dicts_b_x", "float32", (3,)),
-                    ("dicts_b_y", "float32", (2,)),
-                ],
+                "dicts": [("dicts_a", "float32", (1,)), ("dicts_b_x", "float32", (3,)), ("dicts_b_y", "float32", (2,))],
                 "tuples": [
                     ("tuples_y", "float32", (2,)),
                     ("tuples_x_0", "float32", (3,)),
@@ -323,117 +319,6 @@ def of_file(x):
         ):
             with self.subTest(text):
                 self.agree(HEAD + text, compiled=False, signature={"x": "float32[2]"})
-
-
-class RefusedTest(EagerTest):
-    """What a file must not be, each with its complete message."""
-
-    def refused(self, model: str, wanted: str, **attributes: Any) -> None:
-        """Exports a model that must be refused with exactly this message."""
-        self.assert_error(self.error_of(self.export, HEAD + model, **attributes), wanted)
-
-    def test_model_that_is_a_tensor(self) -> None:
-        """A function that is meant to be compiled, but takes nothing, is called. The error says what to do."""
-        self.refused(
-            "def model():\n    return tf.ones([2])\n",
-            """
-            model.py: model() returned EagerTensor
-              to do: return a Keras model, a tf.Module, a tf.function, or a function; if you want to compile model() itself, decorate it with @tf.function
-            """,  # noqa: E501
-        )
-
-    def test_entry_points_that_exist(self) -> None:
-        """A message offers only what can be named: no classes, no private functions, nothing imported."""
-        self.refused(
-            "from os.path import join\n\n\n"
-            "class Other:\n    pass\n\n\n"
-            "class Model(tf.Module):\n"
-            "    @property\n    def broken(self):\n        raise RuntimeError\n\n"
-            "    @tf.function\n    def train(self, x):\n        return x\n\n"
-            "    def read(self):\n        return 1\n\n"
-            "    def _hidden(self):\n        pass\n\n\n"
-            "model = Model()\n\n\n"
-            "def helper(x):\n    return x\n\n\n"
-            "def input_fn():\n    return Spec([2])\n",
-            """
-            model.py has no entry point 'trian'
-              found: read, train, helper
-              to do: name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, a Keras model, or a function without parameters that returns one
-            """,  # noqa: E501
-            entry_points=(("Train", "trian"),),
-        )
-
-    def test_signature_that_is_too_short(self) -> None:
-        """A signature that omits a parameter is shown next to the parameters."""
-        self.refused(
-            "def model(x, y):\n    return x\n",
-            """
-            model.py: the inputs of call aren't specified
-              found: call(x, y), and a signature of x
-              to do: set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() that returns a tf.TensorSpec for each parameter
-            """,  # noqa: E501
-            signature={"x": "float32[2]"},
-        )
-
-    def test_signature_of_a_concrete_function(self) -> None:
-        """A function that was already traced takes what it took then."""
-        self.refused(
-            "model = tf.function(lambda x, y: x + y).get_concrete_function(Spec([None, 2]), Spec([], tf.float32))\n",
-            """
-            model.py: signature names x of call, which is a ConcreteFunction
-              found: x float32[None, 2], y float32[]
-              to do: remove signature, because the function is already traced; use dims to fix dimensions that it leaves open
-            """,
-            dims={"x": (3, None)},
-            signature={"x": "float32[3, 2]"},
-        )
-
-    def test_input_fn_of_another_function(self) -> None:
-        """Inputs that don't fit the parameters are counted, and both are shown."""
-        self.refused(
-            "def model(x):\n    return x\n\n\ndef input_fn():\n    return Spec([2]), Spec([2])\n",
-            """
-            model.py: input_fn() returned 2 argument(s) for call: too many positional arguments
-              found: call(x)
-              to do: return a tuple with one item for each parameter, or the item itself if there is only one; if input_fn takes a parameter entry_point, it gets the entry point's name
-            """,  # noqa: E501
-        )
-
-    def test_input_fn_of_ragged_tensors(self) -> None:
-        """A spec of something other than a dense tensor is shown."""
-        self.refused(
-            "def model(x):\n    return x\n\n\ndef input_fn():\n    return tf.RaggedTensorSpec([2, None])\n",
-            """
-            model.py: input_fn() returned something other than a tf.TensorSpec
-              found: RaggedTensorSpec(TensorShape([2, None]), tf.float32, 1, tf.int64)
-              to do: return a tf.TensorSpec for each input, in the nest in which the function takes them
-            """,
-        )
-
-    def test_golden_fn_of_other_names(self) -> None:
-        """Golden inputs with names that the function doesn't take aren't mistaken for others."""
-        self.refused(
-            "def model(pair):\n    return pair['a'] - pair['b']\n\n\n"
-            "def input_fn():\n    return {'a': Spec([2]), 'b': Spec([2])}\n\n\n"
-            "def golden_fn(step, rng):\n    return {'a': np.ones(2), 'c': np.ones(2)}\n",
-            """
-            model.py: golden_fn returned 2 array(s) for call: a, c
-              found: it takes a, b
-              to do: return one array for each input, in the nest in which the function takes them
-            """,
-        )
-
-    def test_golden_fn_of_other_parameters(self) -> None:
-        """A golden_fn that can't be called in the rules' way is shown with its parameters."""
-        self.refused(
-            "def golden_fn(step):\n    return np.ones(2)\n\n\ndef model(x):\n    return x\n",
-            """
-            model.py:10: golden_fn can't be called as golden_fn(step, rng): too many positional arguments
-              found: golden_fn(step)
-              to do: define it with the parameters (step, rng)
-            """,
-            signature={"x": "float32[2]"},
-        )
 
 
 if __name__ == "__main__":

@@ -274,11 +274,7 @@ class KerasTest(Base):
 
             keras.utils.set_random_seed(1)
             model = keras.Sequential(
-                [
-                    keras.layers.LSTM(5, input_shape=(4, 3)),
-                    keras.layers.Dense(2),
-                    keras.layers.BatchNormalization(),
-                ]
+                [keras.layers.LSTM(5, input_shape=(4, 3)), keras.layers.Dense(2), keras.layers.BatchNormalization()]
             )
             model.compile("adam", "mse")
             x = np.stack([X, X + 1, X + 2, X + 3], 1)
@@ -551,8 +547,7 @@ class ErrorsTest(Base):
         text = text.replace(f"{self.folder}/", "")
         self.assertTrue(text.startswith("saved contains a saved_model.pb that TensorFlow can't read\n"), text)
         self.assertTrue(
-            text.endswith("  to do: save the model again; if the file is in Git LFS, check it out first"),
-            text,
+            text.endswith("  to do: save the model again; if the file is in Git LFS, check it out first"), text
         )
 
     def test_no_default(self) -> None:

@@ -11,12 +11,7 @@ w = tf.Variable(tf.random.stateless_normal((3, 5), seed=(1, 2)), name="w")
 def model(x, ids, scale):
     """Results of several dtypes, and a scalar that all rows share."""
     y = tf.tanh(x @ w) * scale
-    return {
-        "large": tf.reduce_max(y, axis=1) > 0.5,
-        "next": ids + 1,
-        "turned": tf.complex(y[:, 0], y[:, 1]),
-        "y": y,
-    }
+    return {"large": tf.reduce_max(y, axis=1) > 0.5, "next": ids + 1, "turned": tf.complex(y[:, 0], y[:, 1]), "y": y}
 
 
 def golden_fn(step, rng):

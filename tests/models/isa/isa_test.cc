@@ -62,7 +62,7 @@ bool Refuses(Model& model, const std::string& why) {
 
 void TestChoice() {
   const char* const* const isas = Product::isas();
-  EXPECT(std::string(isas[0]) == "x86-64-v2" &&
+  EXPECT(std::string(isas[0]) == "x86-64" &&
          std::string(isas[1]) == "x86-64-v3" &&
          std::string(isas[2]) == "x86-64-v4" && isas[3] == nullptr);
   const char* fastest = isas[0];
@@ -88,7 +88,7 @@ void TestChoice() {
                 (by_environment ? "the environment variable TFAOT_ISA asks"
                                 : "the caller asked") +
                 " for \"" + *level + "\", which this CPU can't run\n" +
-                "  found: code for x86-64-v2, x86-64-v3, x86-64-v4; this CPU "
+                "  found: code for x86-64, x86-64-v3, x86-64-v4; this CPU "
                 "and its operating system run " +
                 Machine() + "\n  to do: " +
                 (by_environment
@@ -103,8 +103,8 @@ void TestChoice() {
   EXPECT(Right(model));
   // The caller's request takes precedence over the environment.
   setenv("TFAOT_ISA", "x86-64-v9", 1);
-  Product asked("x86-64-v2");
-  EXPECT(std::string(asked.isa()) == "x86-64-v2" && Right(asked));
+  Product asked("x86-64");
+  EXPECT(std::string(asked.isa()) == "x86-64" && Right(asked));
   unsetenv("TFAOT_ISA");
 }
 
@@ -112,10 +112,10 @@ void TestErrors() {
   Product model("avx512f");
   EXPECT(Refuses(model,
                  "isa::Product: the caller asked for \"avx512f\"\n"
-                 "  found: code for x86-64-v2, x86-64-v3, x86-64-v4\n"
+                 "  found: code for x86-64, x86-64-v3, x86-64-v4\n"
                  "  to do: pass one of these, or no level"));
   // Another level is assigned to an instance.
-  model = Product("x86-64-v2");
+  model = Product("x86-64");
   EXPECT(Right(model));
 
   // A model for one level behaves the same way.

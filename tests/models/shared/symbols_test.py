@@ -4,10 +4,7 @@ import subprocess
 import unittest
 
 FOLDER = "tests/models/link"
-LIBRARIES = {
-    f"{FOLDER}/libone_aot_shared.so": "tfaot_get_api",
-    "tests/models/shared/libaffine_linked.so": "affine_api",
-}
+LIBRARIES = {f"{FOLDER}/libone_aot_shared.so": "tfaot_get_api", "tests/models/shared/libaffine_linked.so": "affine_api"}
 
 
 class SymbolsTest(unittest.TestCase):

@@ -74,14 +74,7 @@ class TapsTest(StageTest):
         self.assertEqual(taps[0], "a/product:0")
         self.assertEqual(
             sorted(taps[1:]),
-            [
-                "PartitionedCall/inner_relu:0",
-                "a/parts:0",
-                "a/parts:1",
-                "a/parts:2",
-                "b/best:0",
-                "b/large:0",
-            ],
+            ["PartitionedCall/inner_relu:0", "a/parts:0", "a/parts:1", "a/parts:2", "b/best:0", "b/large:0"],
         )
 
     def test_model_stays(self) -> None:

@@ -38,10 +38,7 @@ class TryRuleSetsTest(unittest.TestCase):
         report = try_rule_sets.report(
             named, "bazel 7.7.1", [Outcome("build //...", True, ""), Outcome("test //a", False, " (1)")]
         )
-        self.assertEqual(
-            "bazel 7.7.1, with a-1, b-2:\n\n- `build //...`: passed\n- `test //a`: FAILED (1)\n",
-            report,
-        )
+        self.assertEqual("bazel 7.7.1, with a-1, b-2:\n\n- `build //...`: passed\n- `test //a`: FAILED (1)\n", report)
 
     def test_needs_a_checkout(self) -> None:
         """Outside `bazel run`, the command says how to start it."""

@@ -57,11 +57,7 @@ _PARTS = (
         "While Bazel runs an action `TfaotPackage`, which it does on request only, and in the command `tfaot`.",
         ("py/tfaot/pack/**/*.py",),
     ),
-    _Part(
-        "The command",
-        "In the command `tfaot`, besides the errors of its stages.",
-        ("py/tfaot/command/**/*.py",),
-    ),
+    _Part("The command", "In the command `tfaot`, besides the errors of its stages.", ("py/tfaot/command/**/*.py",)),
     _Part(
         "Several stages",
         "In each stage that runs the compiler, forks a child, or reads what an earlier stage wrote.",
@@ -215,10 +211,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[(){}\[\],;]|//[^\n
 _CONSTANT = re.compile(r'const char\* const (\w+) =\s+"((?:[^"\\]|\\.)*)";')
 _GOLDENS = "build the target's goldens again, or pass their path as the first argument"
 """What runtime/tfaot/goldens.h adds to each of its messages."""
-_FAILS = {
-    "runtime/tfaot/weight_set.cc": f"{_GAP} can't be saved",
-    "runtime/tfaot/mapped_file.cc": None,
-}
+_FAILS = {"runtime/tfaot/weight_set.cc": f"{_GAP} can't be saved", "runtime/tfaot/mapped_file.cc": None}
 """What a file's own function `fail` puts first, or None if its first argument is that."""
 
 

@@ -86,12 +86,7 @@ def _schema(module: Any, whole: type, title: str, values: Mapping[str, list[str]
     of(whole)
     top = definitions.pop(whole.__name__)
     top["properties"]["format"]["const"] = module.FORMAT
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": title,
-        **top,
-        "$defs": definitions,
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **top, "$defs": definitions}
 
 
 @dataclasses.dataclass(frozen=True)

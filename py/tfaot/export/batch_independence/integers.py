@@ -44,21 +44,21 @@ def computed(instruction: Instruction, operands: Sequence[Integers | None]) -> I
     if op == "constant":
         array = instruction.literal
         return None if array is None else tuple(int(value) for value in array.reshape(-1))
-    known = [operand for operand in operands if operand is not None]
-    if len(known) < len(operands) or not known:
+    constants = [operand for operand in operands if operand is not None]
+    if len(constants) < len(operands) or not constants:
         return None
     if op == "slice":
         (cut,) = attributes.slice_dimensions
-        return known[0][cut.start : cut.limit : cut.stride]
-    if op == "broadcast" and len(known[0]) == 1:
-        return tuple(known[0] * instruction.count)
+        return constants[0][cut.start : cut.limit : cut.stride]
+    if op == "broadcast" and len(constants[0]) == 1:
+        return tuple(constants[0] * instruction.count)
     if op == "concatenate":
-        return tuple(value for operand in known for value in operand)
-    if (op == "not" and instruction.dtype != "pred") or len({len(operand) for operand in known}) > 1:
+        return tuple(value for operand in constants for value in operand)
+    if (op == "not" and instruction.dtype != "pred") or len({len(operand) for operand in constants}) > 1:
         return None
     if op == "compare":
-        return tuple(int(_COMPARED[attributes.comparison_direction](*pair)) for pair in zip(*known, strict=True))
-    return tuple(_COMPUTED[op](*values) for values in zip(*known, strict=True)) if op in _COMPUTED else None
+        return tuple(int(_COMPARED[attributes.comparison_direction](*pair)) for pair in zip(*constants, strict=True))
+    return tuple(_COMPUTED[op](*values) for values in zip(*constants, strict=True)) if op in _COMPUTED else None
 
 
 def evaluated(module: Module, computation: Computation, parameters: Sequence[Any]) -> Any:

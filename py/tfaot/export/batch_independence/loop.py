@@ -69,8 +69,8 @@ class Loop:
             state = after
 
     def _condition(self, state: Tree) -> Value:
-        found: Value = leaves(self._walk.called(self._step, 1, [state]))[0]
-        return found
+        condition: Value = leaves(self._walk.called(self._step, 1, [state]))[0]
+        return condition
 
     def _grown(self, before: Tree, after: Tree) -> Tree:
         """Returns what the loop may carry before any iteration. Mixed values stay mixed, with their first cause."""

@@ -49,16 +49,16 @@ def _constant(step: Step) -> Value:
     batch, arrays = step.batch, [step.one.literal, step.other.literal]
     if batch is None or isinstance(batch, bool) or arrays[0] is None or arrays[1] is None:
         return step.mixed(COUNTS)
-    axis, each = batch
+    axis, width = batch
     rows = [
-        np.moveaxis(array, axis, 0).reshape(size, each, -1)
+        np.moveaxis(array, axis, 0).reshape(size, width, -1)
         for array, size in zip(arrays, SIZES, strict=True)
         if array is not None
     ]
     first = rows[0][0]
     if all((row == first).all() for array in rows for row in array):
-        return Value(Kind.ROWS, axis, each)
-    if each == 1 and all((array[:, 0] == np.arange(len(array))[:, None]).all() for array in rows):
+        return Value(Kind.ROWS, axis, width)
+    if width == 1 and all((array[:, 0] == np.arange(len(array))[:, None]).all() for array in rows):
         return Value(Kind.INDEX, axis)
     return step.mixed(PLACE)
 
@@ -70,10 +70,10 @@ def _iota(step: Step) -> Value:
         return FREE
     if isinstance(batch, bool):
         return step.mixed(PLACE)
-    axis, each = batch
+    axis, width = batch
     if dimension != axis:
-        return Value(Kind.ROWS, axis, each)
-    return Value(Kind.INDEX, axis) if each == 1 else step.mixed(PLACE)
+        return Value(Kind.ROWS, axis, width)
+    return Value(Kind.INDEX, axis) if width == 1 else step.mixed(PLACE)
 
 
 def _reshape(step: Step) -> Value:
@@ -87,14 +87,14 @@ def _reshape(step: Step) -> Value:
     before, after = step.operand_shape(0), step.shape
     if before == after:
         return value
-    axis, each = batch
+    axis, width = batch
     # Dimensions are ordered. If as many elements come before the rows as before, each row keeps its own places.
     outer, rest = divmod(math.prod(before[: value.axis]) * value.outer, math.prod(after[:axis]))
-    if rest or each % max(outer, 1) or not outer:
+    if rest or width % max(outer, 1) or not outer:
         return step.mixed(TOGETHER)
     if value.kind is Kind.COLUMNS:
         return step.mixed(PLACE)
-    return Value(value.kind, axis, each // outer, outer)
+    return Value(value.kind, axis, width // outer, outer)
 
 
 def _transpose(step: Step) -> Value:
@@ -103,7 +103,7 @@ def _transpose(step: Step) -> Value:
         return value
     order = list(step.one.dimensions)
     columns = (order.index(value.columns[0]), value.columns[1]) if value.kind is Kind.COLUMNS else (0, frozenset())
-    return Value(value.kind, order.index(value.axis), value.each, value.outer, columns=columns)
+    return Value(value.kind, order.index(value.axis), value.width, value.outer, columns=columns)
 
 
 def _broadcast(step: Step) -> Value:
@@ -112,7 +112,7 @@ def _broadcast(step: Step) -> Value:
         return dataclasses.replace(step.without_batch(value), constant=None, same=None, next=None, filled=None)
     if value.kind is Kind.COLUMNS:
         return step.mixed(PLACE)
-    return Value(value.kind, step.one.dimensions[value.axis], value.each, value.outer)
+    return Value(value.kind, step.one.dimensions[value.axis], value.width, value.outer)
 
 
 def _slice(step: Step) -> Value:
@@ -140,18 +140,18 @@ def _concatenate(step: Step) -> Value:
     if len({layout(value) for value in values}) > 1 or rows[0].axis == dimension:
         return step.mixed(TOGETHER)
     if any(value.kind in (Kind.INDEX, Kind.COLUMNS) for value in values):
-        found: set[int] = set()
+        numbered: set[int] = set()
         place = 0
         for index, value in enumerate(values):
             size = step.operand_shape(index)[dimension]
             if value.kind is Kind.INDEX:
-                found.update(range(place, place + size))
+                numbered.update(range(place, place + size))
             elif value.kind is Kind.COLUMNS:
                 if value.columns[0] != dimension:
                     return step.mixed(PLACE)
-                found.update(place + column for column in value.columns[1])
+                numbered.update(place + column for column in value.columns[1])
             place += size
-        return Value(Kind.COLUMNS, *layout(rows[0]), columns=(dimension, frozenset(found)))
+        return Value(Kind.COLUMNS, *layout(rows[0]), columns=(dimension, frozenset(numbered)))
     return step.together(values)
 
 
@@ -190,7 +190,7 @@ def _reduce(step: Step) -> Value:
     gone = set(step.one.dimensions)
     if value.axis in gone:
         return step.mixed(TOGETHER)
-    return Value(value.kind, value.axis - sum(axis < value.axis for axis in gone), value.each, value.outer)
+    return Value(value.kind, value.axis - sum(axis < value.axis for axis in gone), value.width, value.outer)
 
 
 def _windowed(step: Step) -> Value:
@@ -235,7 +235,7 @@ def _dot(step: Step) -> Value:
     if len(set(places)) > 1 or (len(places) == 2 and (places[0][0] == "free" or layout(left)[1:] != layout(right)[1:])):
         return step.mixed(TOGETHER)
     rows = left if left.kind in BATCHED else right
-    return Value(Kind.ROWS, places[0][1], rows.each, rows.outer)
+    return Value(Kind.ROWS, places[0][1], rows.width, rows.outer)
 
 
 def _convolution(step: Step) -> Value:
@@ -250,7 +250,7 @@ def _convolution(step: Step) -> Value:
         or step.one.attributes.batch_group_count > 1
     ):
         return step.mixed(TOGETHER)
-    return Value(Kind.ROWS, numbers.output_batch_dimension, values.each, values.outer)
+    return Value(Kind.ROWS, numbers.output_batch_dimension, values.width, values.outer)
 
 
 def _gather(step: Step) -> Value:
@@ -273,7 +273,7 @@ def _gather(step: Step) -> Value:
             return step.mixed(COUNTS if operand.kind is Kind.SIZE else PLACE)
         if indices.axis == numbers.index_vector_dim:
             return step.mixed(TOGETHER)
-        return Value(Kind.ROWS, in_batch[kept.index(indices.axis)], indices.each, indices.outer)
+        return Value(Kind.ROWS, in_batch[kept.index(indices.axis)], indices.width, indices.outer)
     if operand.kind is not Kind.ROWS:
         return step.mixed(PLACE)
     if indices.kind not in BATCHED:
@@ -281,7 +281,7 @@ def _gather(step: Step) -> Value:
             return step.mixed(COUNTS if indices.kind is Kind.SIZE else PLACE)
         if operand.axis not in sliced or not step.full(operand.axis, sizes, others):
             return step.mixed(PLACE)
-        return Value(Kind.ROWS, offsets[sliced.index(operand.axis)], operand.each, operand.outer)
+        return Value(Kind.ROWS, offsets[sliced.index(operand.axis)], operand.width, operand.outer)
     if indices.axis == numbers.index_vector_dim or layout(operand)[1:] != (1, 1) or layout(indices)[1:] != (1, 1):
         return step.mixed(TOGETHER)
     result = Value(Kind.ROWS, in_batch[kept.index(indices.axis)])

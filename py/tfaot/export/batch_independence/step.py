@@ -89,13 +89,12 @@ class Step:
 
     def mixed(self, why: str, *parts: Tree) -> Value:
         """Returns a MIXED value that records this instruction, or the first cause among `parts`."""
-        known = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
-        if known:
-            return Value(Kind.MIXED, cause=min(known, key=lambda cause: cause.order))
+        causes = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
+        if causes:
+            return Value(Kind.MIXED, cause=min(causes, key=lambda cause: cause.order))
         metadata = self.one.attributes.metadata
         return Value(
-            Kind.MIXED,
-            cause=Cause((self._order,), metadata.op_name, metadata.op_type or self.one.opcode, why),
+            Kind.MIXED, cause=Cause((self._order,), metadata.op_name, metadata.op_type or self.one.opcode, why)
         )
 
     def everywhere(self, value: Value, shape: Shape | None = None) -> Tree:
@@ -121,16 +120,16 @@ class Step:
                 None if not isinstance(operand, Value) or operand.constant is None else operand.constant[which]
                 for operand in self.operands
             ]
-            found = computed(instruction, operands)
-            if found is None:
+            result = computed(instruction, operands)
+            if result is None:
                 return None
-            results.append(found)
-        known = [operand for operand in self.operands if isinstance(operand, Value)]
-        forwards = self.one.opcode in ("copy", "reshape") and len(known) == 1
+            results.append(result)
+        values = [operand for operand in self.operands if isinstance(operand, Value)]
+        forwards = self.one.opcode in ("copy", "reshape") and len(values) == 1
         return Value(
             Kind.FREE if results[0] == results[1] else Kind.SIZE,
             constant=(results[0], results[1]),
-            same=known[0].same if forwards else None,
+            same=values[0].same if forwards else None,
         )
 
     def together(self, values: Sequence[Value]) -> Value:

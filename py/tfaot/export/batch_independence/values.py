@@ -51,7 +51,7 @@ class Value:
     kind: Kind
     axis: int = 0
     """For ROWS, INDEX, and COLUMNS: the batch dimension."""
-    each: int = 1
+    width: int = 1
     """How many consecutive elements a row has in that dimension."""
     outer: int = 1
     """How many times that dimension repeats all rows, for example after a reshape merged it with an outer one."""
@@ -93,14 +93,14 @@ def unflattened(tree: Tree, leaves: Iterable[Value]) -> Tree:
     source = iter(leaves)
 
     def fill(part: Tree) -> Tree:
-        return tuple(fill(each) for each in part) if isinstance(part, tuple) else next(source)
+        return tuple(fill(item) for item in part) if isinstance(part, tuple) else next(source)
 
     return fill(tree)
 
 
 def layout(value: Value) -> tuple[int, int, int]:
     """Returns where a value's rows are."""
-    return value.axis, value.each, value.outer
+    return value.axis, value.width, value.outer
 
 
 def kinds(tree: Tree) -> list[tuple[Any, ...]]:

@@ -42,7 +42,7 @@ def mixed_results(first: Any, second: Any, batched: Sequence[bool]) -> list[Caus
     result = walk.run([*(Value(Kind.ROWS) if has else FREE for has in batched), *[FREE] * further])
     causes: list[Cause | None] = []
     for value in leaves(result):
-        if value.kind is Kind.ROWS and (value.axis, value.each, value.outer) == (0, 1, 1):
+        if value.kind is Kind.ROWS and (value.axis, value.width, value.outer) == (0, 1, 1):
             causes.append(None)
         elif value.kind is Kind.MIXED:
             causes.append(value.cause)
@@ -123,7 +123,7 @@ class Walk:
         rule = RULES.get(step.one.opcode)
         value = step.folded() or (rule(step) if rule else step.unknown())
         if isinstance(value, Value) and value.kind in BATCHED and not isinstance(step.batch, bool | None):
-            if step.batch != (value.axis, value.each * value.outer):
+            if step.batch != (value.axis, value.width * value.outer):
                 value = step.mixed(TOGETHER)  # the rule and the shapes contradict each other
         elif isinstance(value, Value) and value.kind in BATCHED and not step.one.type.parts:
             value = step.mixed(TOGETHER)

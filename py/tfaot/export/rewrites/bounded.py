@@ -92,16 +92,16 @@ def _imported(graph: graph_pb2.GraphDef) -> Any:
     for node in sized.node:
         if node.op == "Placeholder" and node.attr["shape"].shape.dim and node.attr["shape"].shape.dim[0].size < 0:
             node.attr["shape"].shape.dim[0].size = _BATCH
-    for each in (sized, graph):
+    for imported in (sized, graph):
         with tf.Graph().as_default() as built, contextlib.suppress(ValueError):
-            tf.import_graph_def(each, name="")
+            tf.import_graph_def(imported, name="")
             return built
     return None
 
 
 def _is_open(tensor: Any) -> bool:
-    known = tensor.dtype in (tf.resource, tf.variant) or tensor.shape.is_fully_defined()
-    return not known
+    closed = tensor.dtype in (tf.resource, tf.variant) or tensor.shape.is_fully_defined()
+    return not closed
 
 
 def _spell(target: Target, built: Any) -> int:
@@ -111,7 +111,7 @@ def _spell(target: Target, built: Any) -> int:
             operation = built.get_operation_by_name(node.name)
             if build := _BUILDERS[node.op](operation):
                 # What is built is for all sizes, also those of other batches.
-                specs = [tf.TensorSpec([None] * each.shape.rank, each.dtype) for each in operation.inputs]
+                specs = [tf.TensorSpec([None] * operand.shape.rank, operand.dtype) for operand in operation.inputs]
                 splice(target, node, specs, build)
                 count += 1
     return count
@@ -208,7 +208,9 @@ def _slice(operation: Any) -> Build | None:
 
 def _plain(cut: _Cut) -> slice:
     """Returns a slice as the model has it."""
-    first, last = (~each if each is not None and cut.step < 0 else each for each in (cut.first, cut.last))
+    first, last = (
+        ~position if position is not None and cut.step < 0 else position for position in (cut.first, cut.last)
+    )
     return slice(first if cut.first else None, None if cut.to_end else last, cut.step)
 
 
@@ -293,7 +295,9 @@ def _cuts(operation: Any) -> list[_Cut] | None:
 def _elements(vector: Any, count: int) -> list[int | None]:
     """Returns the values of a vector, and None for those that only run time knows."""
     value = tensor_util.constant_value(vector, partial=True)
-    return [None] * count if value is None else [None if each is None else int(each) for each in value.tolist()]
+    return (
+        [None] * count if value is None else [None if element is None else int(element) for element in value.tolist()]
+    )
 
 
 def _ones(operation: Any) -> Build | None:

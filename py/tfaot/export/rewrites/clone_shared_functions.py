@@ -66,25 +66,25 @@ class _Copier:
             for function in self._own(node, inside):
                 name = function.signature.name
                 around = inside | {self.copies.get(name, name)}
-                pending += ((each, around) for each in function.node_def)
+                pending += ((inner, around) for inner in function.node_def)
         return self._graph
 
     def _find_looping(self) -> set[str]:
         """Returns the names of functions that contain a loop over a variable, or call a function that does."""
         callers: dict[str, set[str]] = {}
-        found = set()
+        looping = set()
         for name, function in self._library.items():
             for node in function.node_def:
                 if _over_variable(node):
-                    found.add(name)
+                    looping.add(name)
                 for callee in called(node):
                     callers.setdefault(callee, set()).add(name)
-        pending = [*found]
+        pending = [*looping]
         while pending:
-            for caller in callers.get(pending.pop(), set()) - found:
-                found.add(caller)
+            for caller in callers.get(pending.pop(), set()) - looping:
+                looping.add(caller)
                 pending.append(caller)
-        return found
+        return looping
 
     def _own(self, node: node_def_pb2.NodeDef, inside: frozenset[str]) -> Iterator[function_pb2.FunctionDef]:
         """Gives a node its own functions, as far as it needs them, and yields these.

@@ -19,11 +19,7 @@ from tensorflow.python.framework import tensor_util
 from tfaot.graph.edits import Scope, become, use_renamed
 from tfaot.graph.ops import CALLS, IDENTITIES
 
-_OPS = {
-    "FakeQuantWithMinMaxArgs": False,
-    "FakeQuantWithMinMaxVars": True,
-    "FakeQuantWithMinMaxVarsPerChannel": True,
-}
+_OPS = {"FakeQuantWithMinMaxArgs": False, "FakeQuantWithMinMaxVars": True, "FakeQuantWithMinMaxVarsPerChannel": True}
 """The ops, and whether a range that is empty at zero turns everything into zeros."""
 
 _GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
@@ -170,7 +166,7 @@ class _Largest:
             return self._largest_of(values, node.input[0], moved)
         # `reduce_logsumexp` subtracts 0 instead of an infinite value.
         others = {"AddV2": node.input[:2], "Select": node.input[1:2], "SelectV2": node.input[1:2]}.get(node.op, [])
-        return next(filter(None, (self._largest_of(values, each, "") for each in others)), "")
+        return next(filter(None, (self._largest_of(values, term, "") for term in others)), "")
 
     def _origin(self, operand: str, moves: Container[str] = _MOVES) -> str:
         while (node := self._scope.node(operand)) and node.op in moves:
@@ -181,7 +177,7 @@ class _Largest:
         """Returns whether values are products, or may be: those of a function's argument or result."""
         while node := self._scope.node(operand):
             if node.op == "Mul":
-                return not any(self._is_exact(each) for each in node.input[:2])
+                return not any(self._is_exact(factor) for factor in node.input[:2])
             if node.op not in _MOVES | {"Neg"}:
                 return node.op == "Square" or node.op in CALLS
             operand = node.input[0]

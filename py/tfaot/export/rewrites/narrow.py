@@ -177,7 +177,7 @@ def to_int8(values: npt.NDArray[np.float32], axes: Sequence[int]) -> npt.NDArray
 def _shown(node: node_def_pb2.NodeDef, frozen: Mapping[str, Array]) -> str:
     """Returns the name of the variable that a constant was, or the constant's own."""
     value = literal(node)
-    same = (name for name, each in frozen.items() if each.shape == value.shape and each.tobytes() == value.tobytes())
+    same = (name for name, other in frozen.items() if other.shape == value.shape and other.tobytes() == value.tobytes())
     return next(same, node.name)
 
 
@@ -186,8 +186,8 @@ def _none(
 ) -> TfaotError:
     """Returns the error that no weight qualifies, with the reason for each candidate."""
     fed = {node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
-    known = {use.shared_name: use for each in uses for use in each if use.shared_name in fed}
-    large = [use for use in known.values() if len(use.shape or ()) > 1 and math.prod(use.shape or ()) >= SMALLEST]
+    fed_uses = {use.shared_name: use for entry_uses in uses for use in entry_uses if use.shared_name in fed}
+    large = [use for use in fed_uses.values() if len(use.shape or ()) > 1 and math.prod(use.shape or ()) >= SMALLEST]
     reasons = [f"{use.shared_name} ({'the model writes it' if use.written else 'not frozen'})" for use in large]
     frozen = any(not use.written for use in large)
     return TfaotError(
@@ -268,8 +268,8 @@ class _Reads(Walk[frozenset[_View]]):
         """Returns the axes along which all products add up a constant's values, or None if they differ or are unknown."""
         if self.why(name) is not None:
             return None
-        found = {read.axes(shape) for read in self.products[name]}
-        return found.pop() if len(found) == 1 else None
+        choices = {read.axes(shape) for read in self.products[name]}
+        return choices.pop() if len(choices) == 1 else None
 
     def outputs(
         self, body: Body, node: node_def_pb2.NodeDef, ins: Labels[frozenset[_View]]
@@ -277,8 +277,8 @@ class _Reads(Walk[frozenset[_View]]):
         if node.op != "Reshape" or not ins[0]:
             return super().outputs(body, node, ins)
         shape = body.by_name.get(body.edge(node.input[1])[0])
-        known = tuple(literal(shape).tolist()) if shape is not None and shape.op == "Const" else ()
-        return (frozenset((name, known) for name, _ in ins[0]),)
+        sizes = tuple(literal(shape).tolist()) if shape is not None and shape.op == "Const" else ()
+        return (frozenset((name, sizes) for name, _ in ins[0]),)
 
     def other(self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[_View]]) -> Labels[frozenset[_View]]:
         super().other(node, ins)

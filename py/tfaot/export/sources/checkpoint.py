@@ -90,7 +90,7 @@ class Checkpoint:
         Raises:
           TfaotError: some are missing or have another dtype or shape. The message lists all of them.
         """
-        found: dict[str, Key] = {}
+        key_of: dict[str, Key] = {}
         wrong: list[str] = []
         missing = False
         named: Mapping[str, str] | None = None
@@ -103,7 +103,7 @@ class Checkpoint:
                 missing = True
                 wrong.append(f"{variable.name}: missing")
                 continue
-            found[variable.name] = key
+            key_of[variable.name] = key
             shape, dtype = self._shape(key), self._dtypes[key.name]
             fits = variable.shape is None or (
                 len(shape) == len(variable.shape)
@@ -124,7 +124,7 @@ class Checkpoint:
                 do=do,
             )
         try:
-            return {name: self._read(key) for name, key in found.items()}
+            return {name: self._read(key) for name, key in key_of.items()}
         except tf.errors.OpError as error:
             raise TfaotError(
                 f"{self._what}: can't read {self._path}",

@@ -61,8 +61,8 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
         return next(reversed(places_of(frames)), "")
 
     def ends(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> str:
-        found = places_of(frames)
-        return ", ".join(dict.fromkeys([*found[:1], *found[-1:]]))
+        frame_places = places_of(frames)
+        return ", ".join(dict.fromkeys([*frame_places[:1], *frame_places[-1:]]))
 
     by_id = {
         key: place([info.frames_by_id[i] for i in trace.frame_id if i in info.frames_by_id] or trace.file_line_cols)
@@ -71,7 +71,7 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
     places = {name: by_id.get(key, "") for name, key in info.name_to_trace_id.items()}
     # For TensorFlow up to 2.15.
     places |= {name: ends(trace.file_line_cols) for name, trace in info.traces.items()}
-    return {_node(name): found for name, found in places.items() if found}
+    return {_node(name): line for name, line in places.items() if line}
 
 
 def _node(key: str) -> str:

@@ -94,11 +94,11 @@ class VariableNames:
         # NumPy can't convert a bfloat16 scalar this way.
         return {name: np.asarray(value if value.shape.rank else value.numpy()) for name, value in read.items()}
 
-    def _add_all(self, found: Sequence[tuple[Any, str]]) -> None:
-        keras = _keras_paths() if found else {}
-        plain = [keras.get(id(variable.handle)) or variable.name.partition(":")[0] for variable, _ in found]
+    def _add_all(self, variables: Sequence[tuple[Any, str]]) -> None:
+        keras = _keras_paths() if variables else {}
+        plain = [keras.get(id(variable.handle)) or variable.name.partition(":")[0] for variable, _ in variables]
         count = Counter(plain)
-        for (variable, path), name in zip(found, plain, strict=True):
+        for (variable, path), name in zip(variables, plain, strict=True):
             if id(variable.handle) in self._by_handle:
                 continue
             candidate = path if path and (count[name] > 1 or not name) else name or "variable"
@@ -107,7 +107,7 @@ class VariableNames:
 
 def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:
     """Returns the variables that objects own, each with its shortest path, nearest first."""
-    found: list[tuple[Any, str]] = []
+    variables: list[tuple[Any, str]] = []
     seen: set[int] = set()
     queue = deque(roots)
     while queue:
@@ -116,11 +116,11 @@ def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:
             continue
         seen.add(id(item))
         if isinstance(item, tf.Variable):
-            found.append((item, path))
+            variables.append((item, path))
             continue
         prefix = f"{path}/" if path else ""
         queue += ((prefix + name.strip("_"), child) for name, child in _children(item))
-    return found
+    return variables
 
 
 def _children(item: Any) -> Iterator[tuple[str, Any]]:
@@ -181,11 +181,7 @@ def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place 
     resources = _bind_captures(graph, nodes, concrete, captured, names, name, place)
     inputs = tuple(
         Edge(
-            tensor.name,
-            label,
-            tensor.dtype.as_datatype_enum,
-            shape_of(tensor.shape),
-            place(tensor.op.traceback or ()),
+            tensor.name, label, tensor.dtype.as_datatype_enum, shape_of(tensor.shape), place(tensor.op.traceback or ())
         )
         for label, tensor in zip(_input_labels(concrete, arguments, name), arguments, strict=True)
     )
@@ -240,21 +236,21 @@ def _bind_captures(
             node.name, node.op = tensor.op.name, "Const"
             node.attr["dtype"].type = value.dtype.as_datatype_enum
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype))
-    found: dict[str, str] = {}
+    handles: dict[str, str] = {}
     for tensor, value in strange:
         contents = tables.exported(value, graph) if value.dtype == tf.resource else None
         if contents is not None:
             tables.fill(graph, nodes[tensor.op.name], contents)
         line = place(tensor.op.traceback or ())
-        found[tensor.op.name] = tensor.op.name + (f" at {line}" if line else "")
-    return found
+        handles[tensor.op.name] = tensor.op.name + (f" at {line}" if line else "")
+    return handles
 
 
 def _holders(handles: Sequence[Any]) -> dict[int, Any]:
     """Finds variables whose handles were used directly, which TensorFlow doesn't record, by the handles' ids."""
     wanted = set(map(id, handles))
-    found = (item for item in gc.get_objects() if issubclass(type(item), tf.Variable))
-    return {id(item.handle): item for item in reversed(list(found)) if id(item.handle) in wanted}
+    variables = (item for item in gc.get_objects() if issubclass(type(item), tf.Variable))
+    return {id(item.handle): item for item in reversed(list(variables)) if id(item.handle) in wanted}
 
 
 def _input_labels(concrete: Any, arguments: Sequence[Any], name: str) -> list[str]:
@@ -347,9 +343,9 @@ def _outputs(
 def _made_at(tensor: Any, place: Place) -> str:
     """Returns the line that made an output, skipping the identities that TensorFlow adds around returned values."""
     operation = tensor.op
-    while not (found := place(operation.traceback or ())) and operation.type == "Identity":
+    while not (line := place(operation.traceback or ())) and operation.type == "Identity":
         operation = operation.inputs[0].op
-    return found
+    return line
 
 
 def output_label(keys: Sequence[str]) -> str:
@@ -380,4 +376,4 @@ def sources_of(graph: Any, kept: graph_pb2.GraphDef, place: Place) -> dict[str, 
             continue
         inside = {node.name for node in function.node_def}
         places |= {f"{name}/{op.name}": place(op.traceback or ()) for op in body.get_operations() if op.name in inside}
-    return {name: found for name, found in places.items() if found}
+    return {name: line for name, line in places.items() if line}

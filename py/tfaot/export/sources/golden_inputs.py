@@ -148,19 +148,19 @@ class _Arrays:
 
     def of(self, entry_point: str, inputs: Sequence[Edge], step: int) -> Sequence[Array] | None:
         """Returns the arrays of a step, or None if there are none."""
-        found = {
+        arrays = {
             edge.label: self._arrays.get(f"step{step}/{edge.label}", self._arrays.get(edge.label)) for edge in inputs
         }
-        missing = [label for label, value in found.items() if value is None]
-        if len(missing) == len(found):
+        missing = [label for label, value in arrays.items() if value is None]
+        if len(missing) == len(arrays):
             return None
         if missing:
             raise TfaotError(
                 f"{self._path}: {caller.the('golden_inputs')} lack {listed(missing)} in step {step}, which runs {entry_point}",
-                exists=listed(sorted(set(found) - set(missing))),
+                exists=listed(sorted(set(arrays) - set(missing))),
                 do=f"add an array {missing[0]}, or step{step}/{missing[0]}; a step of which the file has no array gets random ones",
             )
-        return [value for value in found.values() if value is not None]
+        return [value for value in arrays.values() if value is not None]
 
     def check_steps(self, count: int) -> None:
         """Checks that all arrays are used."""

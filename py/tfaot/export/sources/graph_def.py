@@ -117,13 +117,7 @@ class GraphDefSource:
                 do=f"remove {caller.option('entry_points')}, or save the model as a SavedModel with a signature for each",
             )
         return function_of_graph(
-            self._graph,
-            self._feeds,
-            self._fetches,
-            name=entry_point,
-            what=self._path,
-            dims=dims,
-            sources=self._sources,
+            self._graph, self._feeds, self._fetches, name=entry_point, what=self._path, dims=dims, sources=self._sources
         )
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:

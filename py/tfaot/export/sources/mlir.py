@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tfaot.core.stablehlo_text import STRING as STRING
 from tfaot.core.stablehlo_text import VALUE as VALUE
+from tfaot.core.stablehlo_text import tokens
 
 Array = npt.NDArray[Any]
 
@@ -142,33 +143,18 @@ def _short(line: str) -> str:
     return text if len(text) <= 300 else text[:300] + " …"
 
 
-def split(text: str, separator: str = ",") -> list[str]:
-    """Splits at separators outside of all brackets and strings."""
-    parts: list[str] = []
-    depth = start = 0
-    for match in re.finditer(rf"{STRING}|->|[(\[{{<>}}\])]|{re.escape(separator)}", text):
-        token = match[0]
-        if token in ("(", "[", "{", "<"):
-            depth += 1
-        elif token in (")", "]", "}", ">"):
-            depth -= 1
-        elif token == separator and depth == 0:
-            parts.append(text[start : match.start()])
-            start = match.end()
-    last = text[start:]
-    return [part.strip() for part in ([*parts, last] if last.strip() or parts else [])]
+def split(text: str) -> list[str]:
+    """Splits at commas outside of all brackets and strings."""
+    places = [place for token, place, depth in tokens(text) if token == "," and depth == 0]
+    parts = [text[start:end] for start, end in zip([0, *(place + 1 for place in places)], [*places, None], strict=True)]
+    return [part.strip() for part in (parts if places or text.strip() else [])]
 
 
 def closing(text: str, start: int) -> int:
     """Returns the position of the bracket that closes the one at `start`."""
-    depth = 0
-    for match in re.compile(rf"{STRING}|->|[(\[{{<>}}\])]").finditer(text, start):
-        if match[0] in ("(", "[", "{", "<"):
-            depth += 1
-        elif match[0] in (")", "]", "}", ">"):
-            depth -= 1
-            if depth == 0:
-                return match.start()
+    for token, place, depth in tokens(text, start):
+        if token in (")", "]", "}", ">") and depth == 0:
+            return place
     raise MlirError("a bracket isn't closed")
 
 
@@ -267,12 +253,8 @@ class Statement:
 
 def split_arrow(text: str) -> list[str]:
     """Splits the type of a function: what it takes, and what it gives. One part if there is no arrow."""
-    depth = 0
-    for match in re.finditer(rf"{STRING}|->|[(\[{{<>}}\])]", text):
-        if match[0] == "->" and depth == 0:
-            return [text[: match.start()], text[match.end() :]]
-        depth += {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}.get(match[0], 0)
-    return [text]
+    at = next((place for token, place, depth in tokens(text) if token == "->" and depth == 0), None)
+    return [text] if at is None else [text[:at], text[at + 2 :]]
 
 
 _LOCATION = re.compile(rf" loc\((?:#loc\d*|{STRING}(?:[^()]|\([^()]*\))*|[^()]*(?:\([^()]*\))*)\)$")
@@ -295,22 +277,22 @@ def statement(lines: Sequence[str], line: int) -> Statement:
     text = "\n".join(lines[line:end])
     results: list[str] = []
     start = 0
-    if given := RESULTS.match(text):
-        start = given.end()
-        for name in given[1].split(", "):
+    if named := RESULTS.match(text):
+        start = named.end()
+        for name in named[1].split(", "):
             value, _, count = name.partition(":")
             results += [f"{value}#{index}" for index in range(int(count))] if count else [value]
     operation = _OPERATION.match(text, start)
     assert operation is not None, text[:200]
     own = set()
     uses: dict[str, None] = {}
-    for number, each in enumerate(text.splitlines()):
-        if number and (inner := RESULTS.match(each)):
+    for number, text_line in enumerate(text.splitlines()):
+        if number and (inner := RESULTS.match(text_line)):
             own |= {name.partition(":")[0] for name in inner[1].split(", ")}
-        if each.lstrip().startswith(("^", "reducer(")):
-            own |= {match[0] for match in _USES.finditer(each)}
-        own |= set(carried(each))
-        body = each[start:] if number == 0 else each
+        if text_line.lstrip().startswith(("^", "reducer(")):
+            own |= {match[0] for match in _USES.finditer(text_line)}
+        own |= set(carried(text_line))
+        body = text_line[start:] if number == 0 else text_line
         uses |= dict.fromkeys(match[0] for match in _USES.finditer(body) if match[0][0] == "%")
     operands = tuple(name for name in uses if name.partition("#")[0] not in own)
     return Statement(line, text, operation[0].strip().strip('"'), tuple(results), operands)
@@ -363,7 +345,7 @@ def constant(text: str) -> Array:
         part = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
         numbers = [complex(_number(a, part), _number(b, part)) for a, b in pairs]
     else:
-        numbers = [_number(each, dtype) for each in re.split(r"[\[\], ]+", body) if each]
+        numbers = [_number(number, dtype) for number in re.split(r"[\[\], ]+", body) if number]
     values = np.array(numbers, dtype)
     return np.broadcast_to(values[0], shape).copy() if len(values) == 1 else values.reshape(shape)
 

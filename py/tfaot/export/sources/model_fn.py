@@ -117,17 +117,17 @@ class ModelFnSource:
             variables = [
                 variable for variable in (*v1.global_variables(), *v1.local_variables()) if hasattr(variable, "handle")
             ]
-            known = {}
+            by_name = {}
             for variable in variables:
                 operation = variable.handle.op
-                known[operation.get_attr("shared_name").decode() or operation.name] = variable
-            if missing := [name for name in names if name not in known]:
+                by_name[operation.get_attr("shared_name").decode() or operation.name] = variable
+            if missing := [name for name in names if name not in by_name]:
                 raise TfaotError(
                     f"{self._user.path}: {len(missing)} variable(s) have no initial value in the graph",
                     exists=listed(missing),
                     do="create them while model_fn runs, in the collection of global or local variables",
                 )
-            wanted = [known[name] for name in names]
+            wanted = [by_name[name] for name in names]
             with v1.Session(graph=self._graph, config=session_config()) as session:
                 self._user.run("initializing its variables", session.run, v1.variables_initializer(variables))
                 values = session.run([variable.read_value() for variable in wanted])
@@ -159,10 +159,10 @@ class ModelFnSource:
 
 def _placeholder(path: str, leaf: Any) -> Any:
     if not tf.is_tensor(leaf) or leaf.op.type != "Placeholder":
-        found = f"{leaf.name!r}, the result of a {leaf.op.type}" if tf.is_tensor(leaf) else repr(leaf)[:200]
+        shown = f"{leaf.name!r}, the result of a {leaf.op.type}" if tf.is_tensor(leaf) else repr(leaf)[:200]
         raise TfaotError(
             f"{path}: input_fn() returned something other than a placeholder",
-            exists=found,
+            exists=shown,
             do="make each input with tf.compat.v1.placeholder(dtype, shape, name)",
         )
     return leaf

@@ -26,7 +26,7 @@ def environment(path: str, variable: str) -> str | None:
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
         return None  # the import will say why
-    found: list[tuple[int, str]] = []
+    settings: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         pairs: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Assign):
@@ -37,8 +37,8 @@ def environment(path: str, variable: str) -> str | None:
             pairs = list(zip(node.keys, node.values, strict=True))
         for key, value in pairs:
             if isinstance(key, ast.Constant) and key.value == variable and isinstance(value, ast.Constant):
-                found.append((value.lineno, str(value.value)))
-    return max(found)[1] if found else None
+                settings.append((value.lineno, str(value.value)))
+    return max(settings)[1] if settings else None
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -59,18 +59,18 @@ class PythonSource:
     @property
     def entry_points(self) -> tuple[str, ...]:
         """The object itself, its methods, and functions in the file: `tf.function`s, and those that the file defines."""
-        found = [_CALL] if callable(self._root) else []
+        names = [_CALL] if callable(self._root) else []
         if _is_keras(self._root):
-            found += ["train_step", "test_step"]
+            names += ["train_step", "test_step"]
         if self._root is not None and not inspect.isroutine(self._root) and not _is_tf_function(self._root):
-            found += [
+            names += [
                 key for key in dir(self._root) if self._is_offered(key, inspect.getattr_static(self._root, key, None))
             ]
         called_by_us = _FILE_FUNCTIONS if self._root is not None else ()
         for key, value in vars(self._user.module).items():
             if value is not self._root and key not in called_by_us and self._is_offered(key, value):
-                found.append(key)
-        return tuple(dict.fromkeys(found))
+                names.append(key)
+        return tuple(dict.fromkeys(names))
 
     def _is_offered(self, key: str, value: Any) -> bool:
         """Returns whether a message lists it among the entry points."""
@@ -86,9 +86,9 @@ class PythonSource:
         """Traces one entry point; see `traced.Source`."""
         path = self._user.path
         with xla_context():
-            called, given = self._find(entry_point)
+            called, argument = self._find(entry_point)
             concrete = self._user.run(
-                f"tracing {entry_point}", lambda: self._concrete(called, given, entry_point, dims)
+                f"tracing {entry_point}", lambda: self._concrete(called, argument, entry_point, dims)
             )
             self._names.look()
             function = function_of(concrete, name=entry_point, names=self._names, place=self._user.place)
@@ -143,9 +143,9 @@ class PythonSource:
         if _is_keras(root) and entry_point in ("train_step", "test_step"):
             return _keras_step(root, entry_point, self._user.path), None
         for owner in (root, module):
-            found = self._user.run(f"looking up {entry_point}", _attribute, owner, entry_point)
-            if found is not None and callable(found) and not inspect.isclass(found):
-                return _keras_call(found) if _is_keras(found) else (found, None)
+            value = self._user.run(f"looking up {entry_point}", _attribute, owner, entry_point)
+            if value is not None and callable(value) and not inspect.isclass(value):
+                return _keras_call(value) if _is_keras(value) else (value, None)
         raise TfaotError(
             f"{self._user.path} has no entry point {entry_point!r}"
             if entry_point != _CALL or root is not None
@@ -155,10 +155,10 @@ class PythonSource:
             "a tf.Module, a Keras model, or a function without parameters that returns one",
         )
 
-    def _concrete(self, called: Any, given: Any, entry_point: str, dims: Dims) -> Any:
+    def _concrete(self, called: Any, argument: Any, entry_point: str, dims: Dims) -> Any:
         if hasattr(called, "structured_input_signature"):
             return called  # a ConcreteFunction
-        args, kwargs = self._specs(called, given, entry_point)
+        args, kwargs = self._specs(called, argument, entry_point)
         autograph = getattr(called, "_autograph", not _is_ours(called))
         if any(_is_plain(leaf) for leaf in tf.nest.flatten(args)):
             called, args = _over_records(_python_function(called), args), _recorded(args)
@@ -182,14 +182,14 @@ class PythonSource:
         args, kwargs = tf.nest.map_structure(fix, (args, kwargs))
         return called.get_concrete_function(*args, **kwargs)
 
-    def _specs(self, called: Any, given: Any, entry_point: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _specs(self, called: Any, argument: Any, entry_point: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns positional and keyword specs for an entry point, with changes from the target's signature."""
         parameters = _parameters(called)
         mine = {name: spec for name, spec in self._signature.items() if name in parameters or "**" in parameters}
         if mine and _misfit(called, (), mine) is None:
             return (), mine
-        if given is not None:
-            return (given,), {}
+        if argument is not None:
+            return (argument,), {}
         own = getattr(called, "input_signature", None)
         if own is not None:
             return tuple(own), {}
@@ -275,8 +275,8 @@ def _over_records(function: Any, args: tuple[Any, ...]) -> Any:
     """Wraps a function to take named tuples instead of plain dataclasses, which TensorFlow doesn't look into."""
     unrecorded = tf.autograph.experimental.do_not_convert(_unrecorded)
 
-    def run(*given: Any, **named: Any) -> Any:
-        return function(*unrecorded(args, given[: len(args)]), *given[len(args) :], **named)
+    def run(*positional: Any, **named: Any) -> Any:
+        return function(*unrecorded(args, positional[: len(args)]), *positional[len(args) :], **named)
 
     run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return run
@@ -408,8 +408,7 @@ def _keras_step(model: Any, name: str, path: str) -> Callable[..., Any]:
     # A step that the user wrote might not need it.
     if not compiled and own.__module__.partition(".")[0] in ("keras", "tf_keras"):
         raise TfaotError(
-            f"{path}: {name} needs a compiled Keras model",
-            do="call model.compile(optimizer=…, loss=…) in the file",
+            f"{path}: {name} needs a compiled Keras model", do="call model.compile(optimizer=…, loss=…) in the file"
         )
     step = getattr(model, name)
 

@@ -138,13 +138,13 @@ class _Conversion:
                 for index in _reference_inputs(node):
                     users[tensor_name(node.input[index])[0]].append(node)
         pending = [node for node in self._graph.node if node.op in REFS]
-        found: dict[str, int] = {}
+        dtypes: dict[str, int] = {}
         while pending:
             node = pending.pop()
-            if node.name not in found:
-                found[node.name] = node.attr["dtype" if node.op in REFS else "T"].type
+            if node.name not in dtypes:
+                dtypes[node.name] = node.attr["dtype" if node.op in REFS else "T"].type
                 pending += users[node.name]
-        return found
+        return dtypes
 
     def _is_reference(self, operand: str) -> bool:
         name, port = tensor_name(operand)

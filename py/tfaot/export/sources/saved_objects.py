@@ -108,7 +108,7 @@ class SavedObjects:
         outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
         pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
         check_form(pruned, what)
-        if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
+        if dims.sizes or any(edge.shape is None or None in edge.shape for edge in outputs):
             typed = imported(pruned, what)
             outputs = [dataclasses.replace(e, shape=shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
         called = {function.signature.name for function in pruned.library.function}
@@ -239,7 +239,7 @@ class SavedObjects:
         variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
         if index:
             variants = [variant for number, variant in enumerate(variants) if str(number) == index]
-        elif len(variants) > 1 and dims.given:
+        elif len(variants) > 1 and dims.sizes:
             variants = [variant for variant in variants if _fits(variant, dims)] or variants
         if len(variants) != 1:
             all_variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
@@ -395,13 +395,13 @@ class SavedObjects:
 def _fits(variant: _Variant, dims: Dims) -> bool:
     """Returns whether a variant takes everything that `dims` names, in these shapes."""
     shapes = {edge.label: edge.shape for edge in variant.inputs}
-    for label, given in dims.given.items():
+    for label, asked in dims.sizes.items():
         if label not in shapes:
             return False
         shape = shapes[label]
         if shape is not None and (
-            len(shape) != len(given)
-            or any(a is not None and b is not None and a != b for a, b in zip(shape, given, strict=True))
+            len(shape) != len(asked)
+            or any(a is not None and b is not None and a != b for a, b in zip(shape, asked, strict=True))
         ):
             return False
     return True

@@ -115,8 +115,8 @@ def check_operands(graph: graph_pb2.GraphDef, what: str) -> None:
     Raises:
       TfaotError: the graph's file was changed or damaged.
     """
-    if found := unreadable_operands(graph):
-        raise _contradiction(found, what)
+    if wrong := unreadable_operands(graph):
+        raise _contradiction(wrong, what)
 
 
 def check_form(graph: graph_pb2.GraphDef, what: str) -> None:
@@ -125,14 +125,14 @@ def check_form(graph: graph_pb2.GraphDef, what: str) -> None:
     Raises:
       TfaotError: the graph's file was changed or damaged.
     """
-    if found := problems(graph):
-        raise _contradiction(found, what)
+    if wrong := problems(graph):
+        raise _contradiction(wrong, what)
 
 
-def _contradiction(found: Sequence[str], what: str) -> TfaotError:
+def _contradiction(wrong: Sequence[str], what: str) -> TfaotError:
     return TfaotError(
         f"{what}: the graph contradicts itself",
-        exists=listed(found, limit=5),
+        exists=listed(wrong, limit=5),
         do="write the file again with TensorFlow; no version of it writes such a graph",
     )
 
@@ -299,10 +299,10 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
     if missing := [(kind, item) for kind, item in items if tensor_name(item.tensor)[0] not in names]:
         wanted = {name.rpartition("/")[2].lower() for name in (tensor_name(i.tensor)[0] for _, i in missing)}
         near = [name for name in sorted(names) if name.rpartition("/")[2].lower() in wanted]
-        found = near or [node.name for node in graph.node if node.op in PLACEHOLDERS]
+        similar = near or [node.name for node in graph.node if node.op in PLACEHOLDERS]
         raise TfaotError(
             f"{what}: the graph doesn't have " + listed([f"the {kind} {item.tensor}" for kind, item in missing]),
-            exists=f"{len(names)} nodes, among them {listed(found)}" if found else f"{len(names)} nodes",
+            exists=f"{len(names)} nodes, among them {listed(similar)}" if similar else f"{len(names)} nodes",
             do="name nodes of the graph, or node:output",
         )
     if twice := [tensor for tensor, count in Counter(canonical(feed.tensor) for feed in feeds).items() if count > 1]:

@@ -62,8 +62,8 @@ def exported(handle: object, graph: graph_pb2.GraphDef) -> Contents | None:
     lookups = [node for node in _nodes(graph) if node.op.startswith("LookupTable")]
     if any(node.op not in _READS for node in lookups):
         return None
-    found = [(node.attr["Tin"].type, node.attr["Tout"].type) for node in lookups if node.op == "LookupTableFindV2"]
-    for keys, values in dict.fromkeys(found):
+    dtypes = [(node.attr["Tin"].type, node.attr["Tout"].type) for node in lookups if node.op == "LookupTableFindV2"]
+    for keys, values in dict.fromkeys(dtypes):
         with tf.init_scope():
             try:
                 # TensorFlow dies of an export of other dtypes, and refuses a lookup.
@@ -91,8 +91,8 @@ def fill_all(graph: graph_pb2.GraphDef, whole: graph_pb2.GraphDef, files: Mappin
     Raises:
       TfaotError: TensorFlow can't fill one of them.
     """
-    found = [node for node in graph.node if node.op in TABLES]
-    for table in found:
+    tables = [node for node in graph.node if node.op in TABLES]
+    for table in tables:
         fills = [node for node in whole.node if node.op in _FILLS and producer(node.input[0]) == table.name]
         if table.op == "HashTableV2" and len(fills) == 1:
             work = prune(whole, [fills[0].name])
@@ -103,7 +103,7 @@ def fill_all(graph: graph_pb2.GraphDef, whole: graph_pb2.GraphDef, files: Mappin
             )
             if contents is not None:
                 fill(graph, table, contents)
-    return [table.name for table in found]
+    return [table.name for table in tables]
 
 
 def saved(
@@ -171,7 +171,7 @@ def _run(
 
 def fill(graph: graph_pb2.GraphDef, node: node_def_pb2.NodeDef, contents: Contents) -> None:
     """Turns a node into the handle of a table that has been filled, in place. The graph gets more nodes."""
-    taken = {each.name for each in graph.node}
+    taken = {other.name for other in graph.node}
     names = {part: take(f"{node.name}/{part}", taken) for part in ("table", "keys", "values", "fill")}
     dtypes = [tf.as_dtype(part.dtype) for part in (contents.keys, contents.values)]
     # Programs share tables of one name. With this one, they have the same contents.
@@ -197,18 +197,18 @@ def fill(graph: graph_pb2.GraphDef, node: node_def_pb2.NodeDef, contents: Conten
 def filled(graph: graph_pb2.GraphDef) -> frozenset[str]:
     """Returns the nodes of tables and of their contents."""
     nodes = {node.name: node for node in graph.node}
-    found = set[str]()
+    tables = set[str]()
     for node in graph.node:
         if node.op == "InitializeTableV2":
-            found |= {node.name, *map(producer, node.input)}
-    return frozenset(name for name in found if name in nodes)
+            tables |= {node.name, *map(producer, node.input)}
+    return frozenset(name for name in tables if name in nodes)
 
 
 def words(graph: graph_pb2.GraphDef) -> list[bytes]:
     """Returns the strings that a graph looks up in tables, and one that it may not have; nothing without such tables."""
     nodes = {node.name: node for node in graph.node}
-    found = [tf.make_ndarray(nodes[name].attr["value"].tensor) for name in _keys(graph)]
-    strings = [word for keys in found if keys.dtype == object for word in keys.tolist()]
+    keys_of = [tf.make_ndarray(nodes[name].attr["value"].tensor) for name in _keys(graph)]
+    strings = [word for keys in keys_of if keys.dtype == object for word in keys.tolist()]
     return [*dict.fromkeys(strings), b"tfaot"] if strings else []
 
 

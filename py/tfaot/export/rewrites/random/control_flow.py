@@ -82,18 +82,18 @@ def anchors(nodes: Sequence[node_def_pb2.NodeDef], order: Sequence[int]) -> dict
         for operand in node.input:
             name = producer(operand)
             source = by_name.get(name)
-            found = anchors[name].place if name in anchors else None
+            entered = anchors[name].place if name in anchors else None
             found_type = 0
             if source is not None and not operand.startswith("^"):
                 closes_loop |= source.op == "NextIteration"
                 if source.op in ("Switch", "RefSwitch"):
-                    found = Place.inside(found, (source.input[1], _port(operand)))
+                    entered = Place.inside(entered, (source.input[1], _port(operand)))
                     found_type = type_of(source, "T")
                 elif source.op == "_SwitchN":
-                    found = Place.inside(found, None)  # like a loop, impossible to enter
+                    entered = Place.inside(entered, None)  # like a loop, impossible to enter
                     found_type = type_of(source, "T")
-            if found is not None and (place is None or found.depth > place.depth):
-                place, anchor, dtype = found, operand, found_type
+            if entered is not None and (place is None or entered.depth > place.depth):
+                place, anchor, dtype = entered, operand, found_type
         if node.op in ("Enter", "RefEnter"):
             place, anchor = Place.inside(place, None), anchor or node.input[0]
         elif node.op in ("Exit", "RefExit"):
