@@ -9,6 +9,7 @@ from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 
 NAMES = (
+    "padding",
     "conv1d",
     "fold_batch_norm",
     "loop_invariants",

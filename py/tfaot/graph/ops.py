@@ -18,6 +18,9 @@ SUMMED = "_tfaot_summed"
 ROUNDED = "_tfaot_rounded"
 """An attribute of constants whose values are rounded, so that they can be stored in the dtype that it names."""
 
+OPEN_SIZE = "_tfaot_open_size"
+"""An attribute of nodes that cut an input to an open size, and that size's name."""
+
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""
 

@@ -108,6 +108,33 @@ def config_of(names: Sequence[str], feeds: Sequence[Array], fetches: Sequence[st
     return config
 
 
+def compiled(graph: Any, fetches: Sequence[str]) -> Callable[..., list[Array]]:
+    """Returns a GraphDef whose placeholders are x0, x1, … as a function of their values, which XLA compiles."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    for function in graph.library.function:  # register functions that a pass wrote
+        if not context.context().has_function(function.signature.name):
+            context.context().add_function_def(function)
+    function = tf.function(_importer(graph, fetches), jit_compile=True, autograph=False)
+    return lambda *feeds: [value.numpy() for value in function(*(tf.constant(feed) for feed in feeds))]
+
+
+def _importer(graph: Any, fetches: Sequence[str]) -> Callable[..., list[Any]]:
+    import tensorflow as tf
+    from tensorflow.core.framework import graph_pb2
+
+    inner = graph_pb2.GraphDef(library=graph.library, versions=graph.versions)
+    inner.node.extend(node for node in graph.node if node.op != "Placeholder")
+
+    def imported(*values: Any) -> list[Any]:
+        names = {f"x{index}:0": value for index, value in enumerate(values)}
+        results: list[Any] = tf.import_graph_def(inner, input_map=names, return_elements=list(fetches), name="")
+        return results
+
+    return imported
+
+
 def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = False) -> list[Array]:
     """Runs a GraphDef whose placeholders are x0, x1, ….
 
@@ -118,28 +145,13 @@ def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = 
       jit: whether XLA runs it.
     """
     import tensorflow as tf
-    from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import config_pb2
 
-    inner = graph_pb2.GraphDef(library=graph.library, versions=graph.versions)
-    inner.node.extend(node for node in graph.node if node.op != "Placeholder")
-
-    def imported(*values: Any) -> list[Any]:
-        names = {f"x{index}:0": value for index, value in enumerate(values)}
-        results: list[Any] = tf.import_graph_def(inner, input_map=names, return_elements=list(fetches), name="")
-        return results
-
     if jit:
-        from tensorflow.python.eager import context
-
-        for function in graph.library.function:  # register functions that a pass wrote
-            if not context.context().has_function(function.signature.name):
-                context.context().add_function_def(function)
-        compiled = tf.function(imported, jit_compile=True, autograph=False)
-        return [value.numpy() for value in compiled(*(tf.constant(feed) for feed in feeds))]
+        return compiled(graph, fetches)(*feeds)
     with tf.Graph().as_default():
         placeholders = [tf.compat.v1.placeholder(feed.dtype, feed.shape) for feed in feeds]
-        results = imported(*placeholders)
+        results = _importer(graph, fetches)(*placeholders)
         config = config_pb2.ConfigProto()
         config.graph_options.rewrite_options.disable_meta_optimizer = True  # it also folds factors into kernels
         with tf.compat.v1.Session(config=config) as session:

@@ -25,6 +25,7 @@ from tensorflow.python.framework import function_def_to_graph, tensor_util
 
 from tfaot.graph.calls import inline_calls
 from tfaot.graph.functions import EditableFunction
+from tfaot.graph.ops import OPEN_SIZE
 from tfaot.graph.program import Program, Tensor
 from tfaot.graph.splice import Build, FunctionTarget, GraphTarget, Target, splice
 
@@ -107,7 +108,7 @@ def _is_open(tensor: Any) -> bool:
 def _spell(target: Target, built: Any) -> int:
     count = 0
     for node in [*target.nodes()]:
-        if node.op in _BUILDERS:
+        if node.op in _BUILDERS and OPEN_SIZE not in node.attr:
             operation = built.get_operation_by_name(node.name)
             if build := _BUILDERS[node.op](operation):
                 # What is built is for all sizes, also those of other batches.

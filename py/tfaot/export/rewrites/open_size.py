@@ -17,6 +17,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.traced import SIZES, Dims, Edge, Function, shown
 from tfaot.graph.attributes import attribute, type_attribute
 from tfaot.graph.names import take, tensor_name
+from tfaot.graph.ops import OPEN_SIZE
 
 
 def check(dims: Mapping[str, Sequence[int | str | None]], sizes: Mapping[str, Sequence[int | str | None]]) -> None:
@@ -169,5 +170,6 @@ def _cut(edge: Edge, axes: Sequence[int], size: str, taken: set[str]) -> list[no
             ellipsis_mask=0,
             new_axis_mask=0,
             shrink_axis_mask=0,
+            **{OPEN_SIZE: size},
         ),
     ]

@@ -1,0 +1,837 @@
+"""Shows of a program that is compiled for a size, its bucket, that it is exact for all smaller sizes.
+
+A dimension that has the open size holds as many right values as a run has, and others behind them. This module follows both through
+HLO, lowered for two buckets. Dimensions that differ between them are open. For each of them, a value gets an `Axis`: how many values
+are right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
+Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included.
+
+An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. An
+operation without a rule, and a number that differs between the programs, end the proof. The results have a `Cause` then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfaot.xla.module import Computation, Instruction, Module
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """A number of values: `(n + add) // divide` for a run of size n, or 0 if that is negative."""
+
+    add: int = 0
+    divide: int = 1
+
+    def then(self, add: int, divide: int = 1) -> Count:
+        """Returns `(self + add) // divide`."""
+        return Count(self.add + self.divide * add, self.divide * divide)
+
+    def of(self, size: int) -> int:
+        """Returns the number for a size."""
+        return (size + self.add) // self.divide
+
+    @property
+    def least(self) -> int:
+        """The number for the smallest size, which is 1."""
+        return self.of(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """An open dimension of a value. After a reshape, it can be a part of a dimension."""
+
+    dim: int
+    extents: tuple[int, int]
+    """Its size in both programs."""
+    count: Count | None
+    """How many values are right. None if all are, whatever the size is, and the first ones are those of smaller sizes."""
+    rest: Any = None
+    """What is behind them: a scalar; or None, for anything. Where all that is right of a row is NaN, the rest may be NaN, too."""
+    outer: int = 1
+    """How many times the dimension repeats it."""
+    inner: int = 1
+    """How many consecutive values of the dimension have the same place."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the whole dimension."""
+        return self.outer == self.inner == 1
+
+    def sizes(self) -> tuple[int, int]:
+        """Returns the size of the dimension in both programs."""
+        return self.outer * self.extents[0] * self.inner, self.outer * self.extents[1] * self.inner
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """Where the proof ends."""
+
+    node: str
+    """The TensorFlow node's name, or empty."""
+    op: str
+    """The TensorFlow op, or else XLA's opcode."""
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """What is known of an array."""
+
+    axes: tuple[Axis, ...] = ()
+    cause: Cause | None = None
+    """Why nothing is known."""
+    scalar: Any = None
+    """The value of all elements."""
+    counts: Count | None = None
+    """All elements are this number."""
+    index: int | None = None
+    """The dimension whose index each element is."""
+    uniform: frozenset[int] = frozenset()
+    """Dimensions along which all elements are equal."""
+    reduced: tuple[str, str, int] | None = None
+    """It is a reduction of another array: how, the array's name, and its dimension."""
+    positive: bool = False
+    """No element is negative."""
+
+    def at(self, dim: int) -> Axis | None:
+        """Returns the axis of a dimension."""
+        return next((axis for axis in self.axes if axis.dim == dim), None)
+
+
+FREE = Value()
+
+BEHIND = "combines values behind the end of the size with others"
+DIFFERS = "depends on the size in a way that isn't followed"
+UNKNOWN = "has no rule"
+ENDS = "counts places from the end"
+
+
+def prove(
+    programs: tuple[Module, Module], sized: Mapping[int, Sequence[int]], size: int
+) -> list[tuple[Cause | None, dict[int, Count]]]:
+    """Follows the size through a program.
+
+    Args:
+      programs: the program for two buckets.
+      sized: the open dimensions of parameters, by number.
+      size: the number of the parameter that is the size of a run.
+
+    Returns:
+      For each result, what ends the proof or None, and the number of right values by open dimension.
+    """
+    parameters = []
+    for number, shapes in enumerate(zip(programs[0].parameters, programs[1].parameters, strict=True)):
+        axes = tuple(
+            Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), Count()) for dim in sorted(sized.get(number, ()))
+        )
+        parameters.append(Value(axes, counts=Count() if number == size else None))
+    root = _Walk(programs).run(programs[0].entry, programs[1].entry, parameters)
+    results = []
+    for value in root if isinstance(root, tuple) else (root,):
+        cause = value.cause
+        if cause is None and any(axis.count is None or not axis.plain for axis in value.axes):
+            cause = Cause("", "result", DIFFERS)
+        results.append((cause, {axis.dim: axis.count or Count() for axis in value.axes}))
+    return results
+
+
+class _Unproven(Exception):
+    """A rule doesn't apply."""
+
+
+class _Walk:
+    def __init__(self, programs: tuple[Module, Module]) -> None:
+        self._programs = programs
+
+    def run(self, one: Computation, other: Computation, parameters: Sequence[Any]) -> Any:
+        """Returns what is known of a computation's result."""
+        done: dict[tuple[str, str], Any] = {}
+        stack = [(one.root.name, other.root.name)]
+        while stack:
+            pair = stack[-1]
+            a, b = one.instructions[pair[0]], other.instructions[pair[1]]
+            same = a.opcode == b.opcode and len(a.operands) == len(b.operands)
+            operands = [*zip(a.operands, b.operands, strict=True)] if same else []
+            if missing := [operand for operand in operands if operand not in done and pair not in done]:
+                stack += missing
+                continue
+            stack.pop()
+            if pair not in done:
+                values = [done[operand] for operand in operands]
+                done[pair] = (
+                    self._result(_Step(a, b, values, (one, other), self._programs[0]), parameters)
+                    if same
+                    else _failed(a, DIFFERS)
+                )
+        return done[one.root.name, other.root.name]
+
+    def _result(self, step: _Step, parameters: Sequence[Any]) -> Any:
+        op = step.one.opcode
+        if op == "parameter":
+            return parameters[step.one.number]
+        if op == "tuple":
+            return tuple(step.operands)
+        if op == "opt-barrier":
+            return step.operands[0]
+        if op == "get-tuple-element":
+            whole = step.operands[0]
+            return whole[step.one.attributes.tuple_index] if isinstance(whole, tuple) else whole
+        if op == "call":
+            return self._called(step, 0, step.operands)
+        values = [leaf for operand in step.operands for leaf in _leaves(operand)]
+        if cause := next((value.cause for value in values if value.cause), None):
+            return _everywhere(step.one, Value(cause=cause))
+        try:
+            if op in ("while", "conditional"):
+                return self._branches(step, values)
+            return _checked(step, _RULES.get(op, _unknown)(step))
+        except _Unproven as error:
+            return _failed(step.one, str(error))
+
+    def _called(self, step: _Step, index: int, parameters: Sequence[Any]) -> Any:
+        one = self._programs[0].computations[step.one.called[index]]
+        return self.run(one, self._programs[1].computations[step.other.called[index]], parameters)
+
+    def _branches(self, step: _Step, values: Sequence[Value]) -> Any:
+        """Follows loops and branches in which nothing has the size."""
+        free = _everywhere(step.one, FREE) if step.one.opcode == "while" else None
+        if any(value.axes for value in values) or step.one.type != step.other.type:
+            raise _Unproven("is a loop or a branch on values that have the size")
+        for index in range(len(step.one.called)):
+            operands = [free if free is not None else _freed(step.operands[index + 1])]
+            result = self._called(step, index, operands)
+            if any(leaf.cause or leaf.axes for leaf in _leaves(result)):
+                raise _Unproven("is a loop or a branch that depends on the size")
+        return _everywhere(step.one, FREE)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """An instruction of both programs."""
+
+    one: Instruction
+    other: Instruction
+    operands: Sequence[Any]
+    computations: tuple[Computation, Computation]
+    program: Module
+
+    def operation(self) -> str:
+        """Returns the operation of a reduction, or an empty string if it isn't a single one."""
+        called = self.program.computations[self.one.called[0]]
+        root = called.root
+        if {called.instructions[name].opcode for name in root.operands} != {"parameter"} or len({*root.operands}) != 2:
+            return ""
+        return root.opcode
+
+    def value(self, index: int) -> Value:
+        value: Value = self.operands[index]
+        return value
+
+    def shapes(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the shapes of an operand in both programs."""
+        one, other = (
+            computation.instructions[instruction.operands[index]].shape
+            for computation, instruction in zip(self.computations, (self.one, self.other), strict=True)
+        )
+        return one, other
+
+    def same(self, field: str) -> Any:
+        """Returns an attribute, which must be the same in both programs."""
+        one, other = getattr(self.one.attributes, field), getattr(self.other.attributes, field)
+        if one != other:
+            raise _Unproven(DIFFERS)
+        return one
+
+
+def _leaves(tree: Any) -> list[Value]:
+    return [leaf for part in tree for leaf in _leaves(part)] if isinstance(tree, tuple) else [tree]
+
+
+def _freed(tree: Any) -> Any:
+    return tuple(map(_freed, tree)) if isinstance(tree, tuple) else FREE
+
+
+def _everywhere(instruction: Instruction, value: Value) -> Any:
+    def fill(shape: Any) -> Any:
+        return tuple(map(fill, shape.parts)) if shape.dtype == "tuple" else value
+
+    return fill(instruction.type)
+
+
+def _failed(instruction: Instruction, why: str) -> Any:
+    metadata = instruction.attributes.metadata
+    return _everywhere(instruction, Value(cause=Cause(metadata.op_name, metadata.op_type or instruction.opcode, why)))
+
+
+def _checked(step: _Step, value: Value) -> Any:
+    """Checks that a rule's axes are the dimensions that differ."""
+    shapes = zip(step.one.type.arrays, step.other.type.arrays, strict=True)
+    for one, other in shapes:
+        if len(one.dims) != len(other.dims):
+            raise _Unproven(DIFFERS)
+        for dim, sizes in enumerate(zip(one.dims, other.dims, strict=True)):
+            axes = [axis for axis in value.axes if axis.dim == dim]
+            if [axis.sizes() for axis in axes] != ([sizes] if axes or sizes[0] != sizes[1] else []):
+                raise _Unproven(DIFFERS)
+    return _everywhere(step.one, value)
+
+
+def _joined(axes: Sequence[Axis]) -> Axis:
+    """Returns the axis of a result whose operands have these, without a rest.
+
+    Raises:
+      _Unproven: they are different.
+    """
+    counted = {axis.count for axis in axes if axis.count is not None}
+    if len(counted) > 1 or len({(axis.extents, axis.outer, axis.inner) for axis in axes}) > 1:
+        raise _Unproven("combines values of different sizes")
+    return dataclasses.replace(axes[0], count=counted.pop() if counted else None, rest=None)
+
+
+_DTYPES = {"f16": "f2", "f32": "f4", "f64": "f8", "pred": "?"}
+
+
+def _typed(value: Any, dtype: str) -> Any:
+    """Returns a scalar in a dtype of HLO's."""
+    if dtype == "bf16":
+        return np.float32(value)
+    return np.dtype(_DTYPES.get(dtype) or f"{dtype[0].replace('s', 'i')}{int(dtype[1:]) // 8}").type(value)
+
+
+_SCALAR: Mapping[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "and": np.bitwise_and,
+    "convert": lambda a: a,
+    "copy": lambda a: a,
+    "divide": np.divide,
+    "exponential": np.exp,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "negate": np.negative,
+    "not": np.logical_not,
+    "or": np.bitwise_or,
+    "subtract": np.subtract,
+}
+"""Operations whose result for known operands is known: for 0, infinities, and bools, as exactly as XLA's code has it."""
+
+_ELEMENTWISE = (
+    *_SCALAR,
+    "atan2",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "compare",
+    "cosine",
+    "count-leading-zeros",
+    "erf",
+    "exponential-minus-one",
+    "floor",
+    "is-finite",
+    "log",
+    "log-plus-one",
+    "logistic",
+    "popcnt",
+    "power",
+    "reduce-precision",
+    "remainder",
+    "round-nearest-afz",
+    "round-nearest-even",
+    "rsqrt",
+    "select",
+    "shift-left",
+    "shift-right-arithmetic",
+    "shift-right-logical",
+    "sign",
+    "sine",
+    "sqrt",
+    "tan",
+    "tanh",
+    "xor",
+)
+
+_POSITIVE = frozenset({"abs", "exponential", "logistic", "sqrt"})
+
+
+def _elementwise(step: _Step) -> Value:
+    values = [step.value(index) for index in range(len(step.operands))]
+    op, rank = step.one.opcode, len(step.one.shape)
+    if op == "compare" and step.same("comparison_direction") == "LT":
+        dim, count = values[0].index, values[1].counts
+        axis = None if dim is None else values[0].at(dim)
+        if axis is not None and axis.plain and axis.count is None and count is not None:
+            return Value(
+                (*(each for each in values[0].axes if each != axis), dataclasses.replace(axis, count=count, rest=False))
+            )
+    axes = []
+    for dim in range(rank):
+        # A scalar operand of `clamp` or `select` has no dimensions.
+        present = [axis for value in values if (axis := value.at(dim))]
+        if not present:
+            continue
+        joined = _joined(present)
+        if joined.count is not None:
+            rests = [_rest(value, dim) for value in values]
+            joined = dataclasses.replace(joined, rest=_combined(step, values, rests, dim, joined.count))
+        axes.append(joined)
+    known = [value.scalar for value in values]
+    varying = [value.uniform for value in values if value.scalar is None or value.axes]
+    forwards = values[0] if op in ("convert", "copy") else FREE
+    return Value(
+        tuple(axes),
+        scalar=None if None in known else _computed(step, known),
+        counts=_counts(op, values),
+        uniform=frozenset.intersection(*varying) if varying else frozenset(range(rank)),
+        positive=op in _POSITIVE or forwards.positive,
+        reduced=forwards.reduced,
+        index=forwards.index,
+    )
+
+
+def _rest(value: Value, dim: int) -> Any:
+    """Returns what a value is behind the end, or None."""
+    axis = value.at(dim)
+    return value.scalar if value.scalar is not None or axis is None else axis.rest
+
+
+def _computed(step: _Step, operands: Sequence[Any]) -> Any:
+    """Returns the result of an operation for known operands, or None."""
+    op = step.one.opcode
+    if op == "select":
+        return operands[1] if operands[0] else operands[2]
+    if op not in _SCALAR or step.one.dtype in ("c64", "c128", "token"):
+        return None
+    with np.errstate(all="ignore"), contextlib.suppress(OverflowError, TypeError, ValueError):
+        return _typed(_SCALAR[op](*operands), step.one.dtype)
+    return None
+
+
+def _combined(step: _Step, values: Sequence[Value], rests: Sequence[Any], dim: int, count: Count) -> Any:
+    """Returns what an elementwise result is behind the end, or None if that isn't known."""
+    op = step.one.opcode
+    if op == "select" and rests[0] is not None:
+        return rests[1] if rests[0] else rests[2]
+    if op == "select" and rests[1] is not None and rests[1] == rests[2]:
+        return rests[1]
+    if None not in rests:
+        return _computed(step, rests)
+    if step.one.dtype == "pred" and op in ("and", "or"):
+        absorbing = op == "or"
+        return absorbing if any(rest is not None and bool(rest) == absorbing for rest in rests) else None
+    # A softmax: nothing behind the end, unless all that is right is NaN.
+    one, other = values[0], values[-1]
+    if len(values) < 2 or rests[0] is None or dim not in other.uniform or count.least < 1:
+        return None
+    if op == "subtract" and rests[0] == -math.inf and other.reduced == ("maximum", step.one.operands[0], dim):
+        return rests[0]
+    if op == "divide" and rests[0] == 0 and one.positive and other.reduced == ("add", step.one.operands[0], dim):
+        return rests[0]
+    return None
+
+
+def _counts(op: str, values: Sequence[Value]) -> Count | None:
+    count = values[0].counts
+    if op in ("convert", "copy"):
+        return count
+    if len(values) != 2:
+        return None
+    known = values[1].scalar
+    if count is None and op == "add":
+        count, known = values[1].counts, values[0].scalar
+    if count is None or known is None or known != int(known):
+        return None
+    if op in ("add", "subtract"):
+        return count.then(int(known) if op == "add" else -int(known))
+    return count.then(0, int(known)) if op == "divide" and known > 0 and count.least >= 0 else None
+
+
+def _constant(step: _Step) -> Value:
+    one, other = step.one.literal, step.other.literal
+    if one is None or other is None:
+        if step.one.attributes.literal == step.other.attributes.literal:
+            return FREE
+        raise _Unproven(DIFFERS)
+    dims = [dim for dim in range(one.ndim) if one.shape[dim] != other.shape[dim]]
+    short, long = (one, other) if one.size <= other.size else (other, one)
+    prefix = long[tuple(slice(size) for size in short.shape)]
+    if prefix.shape != short.shape or prefix.tobytes() != short.tobytes():
+        raise _Unproven(DIFFERS)
+    axes = tuple(Axis(dim, (one.shape[dim], other.shape[dim]), None) for dim in dims)
+    scalar, index = None, None
+    if one.size and step.one.dtype not in ("bf16", "f16", "c64", "c128") and (long == long.flat[0]).all():
+        scalar = long.flat[0]
+    elif len(dims) == 1 and one.dtype.kind in "iu":
+        places = np.arange(long.shape[dims[0]]).reshape([-1 if dim == dims[0] else 1 for dim in range(one.ndim)])
+        index = dims[0] if (long == places).all() else None
+    return Value(axes, scalar=scalar, index=index)
+
+
+def _differing(step: _Step, dims: Sequence[int]) -> tuple[Axis, ...]:
+    """Returns axes of dimensions along which all of a result is right."""
+    shapes = step.one.shape, step.other.shape
+    return tuple(Axis(d, (shapes[0][d], shapes[1][d]), None) for d in dims if shapes[0][d] != shapes[1][d])
+
+
+def _iota(step: _Step) -> Value:
+    dim, rank = step.one.dimensions[0], len(step.one.shape)
+    return Value(_differing(step, range(rank)), index=dim, uniform=frozenset(range(rank)) - {dim})
+
+
+def _moved(value: Value, places: Mapping[int, int], **changes: Any) -> Value:
+    """Returns a value whose dimensions have other numbers."""
+    return dataclasses.replace(
+        value,
+        axes=tuple(dataclasses.replace(axis, dim=places[axis.dim]) for axis in value.axes),
+        index=None if value.index is None else places[value.index],
+        uniform=frozenset(places[dim] for dim in value.uniform if dim in places),
+        **changes,
+    )
+
+
+def _broadcast(step: _Step) -> Value:
+    value, places = step.value(0), dict(enumerate(step.one.dimensions))
+    new = [dim for dim in range(len(step.one.shape)) if dim not in places.values()]
+    moved = _moved(value, places)
+    axes = (*moved.axes, *_differing(step, new))
+    # The reduction's rows stay where they are.
+    kept = [*places.values()] == sorted(places.values()) and (not new or (value.reduced and new == [value.reduced[2]]))
+    reduced = value.reduced if kept else None
+    return dataclasses.replace(moved, axes=axes, uniform=moved.uniform | frozenset(new), reduced=reduced)
+
+
+def _transpose(step: _Step) -> Value:
+    return _moved(step.value(0), {old: new for new, old in enumerate(step.one.dimensions)}, reduced=None)
+
+
+def _reshape(step: _Step) -> Value:
+    value, before, after = step.value(0), step.shapes(0), (step.one.shape, step.other.shape)
+    if value.axes and 0 in before[0]:
+        raise _Unproven(UNKNOWN)
+    axes = []
+    for axis in value.axes:
+        strides = [math.prod(shape[axis.dim + 1 :]) * axis.inner for shape in before]
+        for dim in range(len(after[0])):
+            below = [math.prod(shape[dim + 1 :]) for shape in after]
+            if any(stride % size for stride, size in zip(strides, below, strict=True)):
+                continue
+            inner = {stride // size for stride, size in zip(strides, below, strict=True)}
+            parts = [extent * stride // size for extent, stride, size in zip(axis.extents, strides, below, strict=True)]
+            sizes = [shape[dim] for shape in after]
+            outer = {size // part if size % part == 0 else 0 for size, part in zip(sizes, parts, strict=True)}
+            if len(inner) == len(outer) == 1 and 0 not in outer | inner:
+                axes.append(dataclasses.replace(axis, dim=dim, inner=inner.pop(), outer=outer.pop()))
+                break
+        else:
+            raise _Unproven("reshapes the size away")
+    kept = [size for size in before[0] if size != 1] == [size for size in after[0] if size != 1]
+    index = None
+    if kept and value.index is not None and (counted := value.at(value.index)):
+        index = axes[value.axes.index(counted)].dim
+    return Value(
+        tuple(axes),
+        scalar=value.scalar,
+        counts=value.counts,
+        index=index,
+        reduced=value.reduced if kept else None,
+        positive=value.positive,
+    )
+
+
+_NEUTRAL: Mapping[str, Callable[[str], Any]] = {
+    "add": lambda dtype: 0,
+    "and": lambda dtype: True,
+    "maximum": lambda dtype: -math.inf if "f" in dtype else np.iinfo(type(_typed(0, dtype))).min,
+    "minimum": lambda dtype: math.inf if "f" in dtype else np.iinfo(type(_typed(0, dtype))).max,
+    "multiply": lambda dtype: 1,
+    "or": lambda dtype: False,
+}
+"""What doesn't change the result of a reduction."""
+
+
+def _neutral(op: str, dtype: str, rest: Any) -> bool:
+    if rest is None or op not in _NEUTRAL or (dtype == "pred" and op not in ("and", "or")):
+        return False
+    return bool(rest == _NEUTRAL[op](dtype))
+
+
+def _reduce(step: _Step) -> Value:
+    gone, rank = set(step.one.dimensions), len(step.shapes(0)[0])
+    values = [leaf for operand in step.operands for leaf in _leaves(operand)]
+    op = step.operation()
+    value, over = values[0], [axis for axis in values[0].axes if axis.dim in gone]
+    others = len(step.operands) != 2
+    for axis in over:
+        if others or axis.count is None or not _neutral(op, step.one.dtype, axis.rest):
+            raise _Unproven(BEHIND)
+    places = {dim: place for place, dim in enumerate(dim for dim in range(rank) if dim not in gone)}
+    axes = []
+    for axis in value.axes if not others else _common(values):
+        if axis.dim in gone:
+            continue
+        keeps = (
+            not over and not others and (op in ("maximum", "minimum", "and", "or") or (op == "add" and axis.rest == 0))
+        )
+        axes.append(dataclasses.replace(axis, dim=places[axis.dim], rest=axis.rest if keeps else None))
+    reduced = None
+    if len(gone) == 1 and not others:
+        reduced = (op, step.one.operands[0], next(iter(gone)))
+    return Value(tuple(axes), reduced=reduced, positive=value.positive and op == "add")
+
+
+def _common(values: Sequence[Value]) -> list[Axis]:
+    """Returns the axes of values that are combined elementwise, without rests."""
+    dims = sorted({axis.dim for value in values for axis in value.axes})
+    return [_joined([axis for value in values if (axis := value.at(dim))]) for dim in dims]
+
+
+def _dot(step: _Step) -> Value:
+    numbers = step.same("dot_dimension_numbers")
+    left, right = step.value(0), step.value(1)
+    for one, other in zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True):
+        axes = [axis for axis in (left.at(one), right.at(other)) if axis]
+        if not axes:
+            continue
+        joined = _joined([dataclasses.replace(axis, dim=0) for axis in axes])
+        if len(axes) < 2 or joined.count is None or any(axis.rest is None or axis.rest != 0 for axis in axes):
+            raise _Unproven(BEHIND)
+    result: list[list[Axis | None]] = []
+    for one, other in zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True):
+        result.append([left.at(one), right.at(other)])
+    for value, batch, contracted, index in (
+        (left, numbers.lhs_batch_dimensions, numbers.lhs_contracting_dimensions, 0),
+        (right, numbers.rhs_batch_dimensions, numbers.rhs_contracting_dimensions, 1),
+    ):
+        free = [dim for dim in range(len(step.shapes(index)[0])) if dim not in (*batch, *contracted)]
+        result += [[value.at(dim)] for dim in free]
+    open_axes = []
+    for dim, operands in enumerate(result):
+        if present := [dataclasses.replace(axis, dim=dim) for axis in operands if axis]:
+            open_axes.append(_joined(present))
+    return Value(tuple(open_axes))
+
+
+def _window(axis: Axis, window: Any, rest: Callable[[Any], bool], extents: tuple[int, int]) -> Axis:
+    """Returns an axis after windows along it.
+
+    Args:
+      axis: the operand's.
+      window: the dimension of the window.
+      rest: whether what is behind the end is what the operation pads with.
+      extents: the result's sizes.
+    """
+    reach = (window.size - 1) * max(window.window_dilation, 1)
+    step, low, high = max(window.stride, 1), window.padding_low, window.padding_high
+    if not axis.plain or max(window.base_dilation, 1) != 1:
+        raise _Unproven(UNKNOWN)
+    # Padding that depends on the size isn't 0 where the last window begins at the last value.
+    if step > 1 and (low or high or (reach and all((extent - 1) % step for extent in axis.extents))):
+        raise _Unproven("has padding and strides, so the places of its windows may depend on the size")
+    if high > 0 and (axis.count is None or not rest(axis.rest)):
+        raise _Unproven(BEHIND)
+    if low + high > reach and axis.count is not None and axis.count.least < 0:
+        raise _Unproven(UNKNOWN)
+    count = None if axis.count is None else axis.count.then(low + high - reach - 1 + step, step)
+    return dataclasses.replace(axis, extents=extents, count=count, rest=None)
+
+
+def _windows(step: _Step) -> list[Any]:
+    one, other = step.one.attributes.window, step.other.attributes.window
+    if one != other:
+        raise _Unproven("has windows that depend on the size")
+    return [*one.dimensions]
+
+
+def _convolution(step: _Step) -> Value:
+    numbers, windows = step.same("convolution_dimension_numbers"), _windows(step)
+    value, kernel = step.value(0), step.value(1)
+    if kernel.axes or step.same("batch_group_count") > 1 or value.at(numbers.input_feature_dimension):
+        raise _Unproven(BEHIND)
+    axes = []
+    if batch := value.at(numbers.input_batch_dimension):
+        axes.append(dataclasses.replace(batch, dim=numbers.output_batch_dimension, rest=None))
+    places = zip(numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, windows, strict=True)
+    for place, result, window in places:
+        if axis := value.at(place):
+            extents = step.one.shape[result], step.other.shape[result]
+            after = _window(axis, window, lambda rest: rest is not None and rest == 0, extents)
+            axes.append(dataclasses.replace(after, dim=result))
+    return Value(tuple(axes))
+
+
+def _reduce_window(step: _Step) -> Value:
+    op, windows = step.operation(), _windows(step)
+    if len(step.operands) != 2:
+        return _unknown(step)
+    axes = []
+    for axis in step.value(0).axes:
+        window = windows[axis.dim]
+        if window.size == 1 and window.stride == 1:
+            axes.append(dataclasses.replace(axis, rest=None))
+            continue
+        extents = step.one.shape[axis.dim], step.other.shape[axis.dim]
+        axes.append(_window(axis, window, lambda rest: _neutral(op, step.one.dtype, rest), extents))
+    return Value(tuple(axes))
+
+
+def _slice(step: _Step) -> Value:
+    value, shapes, axes = step.value(0), step.shapes(0), []
+    cuts = [*zip(step.one.attributes.slice_dimensions, step.other.attributes.slice_dimensions, strict=True)]
+    for dim, (one, other) in enumerate(cuts):
+        axis = value.at(dim)
+        if one.start != other.start or one.stride != other.stride:
+            raise _Unproven(ENDS)
+        if axis is None or (
+            one.start == 0 and (one.limit, other.limit) == (shapes[0][dim], shapes[1][dim]) and one.stride == 1
+        ):
+            if axis is not None:
+                axes.append(axis)
+            elif one.limit != other.limit:
+                raise _Unproven(ENDS)
+            continue
+        least = 1 if axis.count is None else axis.count.least
+        if not axis.plain:
+            raise _Unproven(ENDS)
+        if one.limit == other.limit:
+            if one.limit > least:
+                raise _Unproven("takes more values than the smallest size has")
+            continue
+        late = axis.extents[0] - one.limit
+        if late != axis.extents[1] - other.limit or least < 0:
+            raise _Unproven(ENDS)
+        count = None if axis.count is None else axis.count.then(-one.start - late + one.stride - 1, one.stride)
+        rest = None if late else axis.rest
+        extents = step.one.shape[dim], step.other.shape[dim]
+        axes.append(dataclasses.replace(axis, count=count, rest=rest, extents=extents))
+    return Value(tuple(axes), scalar=value.scalar, counts=value.counts, positive=value.positive)
+
+
+def _pad(step: _Step) -> Value:
+    value, padding = step.value(0), step.value(1).scalar
+    config, axes = step.same("padding_config"), []
+    if step.value(1).axes:
+        raise _Unproven(UNKNOWN)
+    for axis in value.axes:
+        edge = config.dimensions[axis.dim]
+        low, high = edge.edge_padding_low, edge.edge_padding_high
+        if low == high == edge.interior_padding == 0:
+            axes.append(dataclasses.replace(axis, rest=axis.rest))
+            continue
+        if not axis.plain or edge.interior_padding or low < 0 or (axis.count is not None and axis.count.least < 0):
+            raise _Unproven(UNKNOWN)
+        if high > 0 and (axis.count is None or axis.rest is None or padding is None or axis.rest != padding):
+            raise _Unproven(BEHIND)
+        count = None if axis.count is None else axis.count.then(low + high)
+        extents = axis.extents[0] + low + high, axis.extents[1] + low + high
+        axes.append(dataclasses.replace(axis, count=count, extents=extents, rest=axis.rest if high >= 0 else None))
+    # Where padding is before or after other dimensions, it is also behind the end of an axis.
+    padded = {dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_low or edge.edge_padding_high}
+    known = [
+        axis
+        if not padded - {axis.dim} or axis.rest is None or (padding is not None and axis.rest == padding)
+        else dataclasses.replace(axis, rest=None)
+        for axis in axes
+    ]
+    return Value(tuple(known))
+
+
+def _concatenate(step: _Step) -> Value:
+    values = [step.value(index) for index in range(len(step.operands))]
+    dim, axes = step.one.dimensions[0], []
+    for other in range(len(step.one.shape)):
+        present = [axis for value in values if (axis := value.at(other))]
+        if other == dim and present:
+            last = values[-1].at(dim)
+            if len(present) > 1 or last is None or not last.plain:
+                raise _Unproven(ENDS)
+            before = sum(step.shapes(index)[0][dim] for index in range(len(values) - 1))
+            if last.count is not None and last.count.least < 0:
+                raise _Unproven(UNKNOWN)
+            extents = last.extents[0] + before, last.extents[1] + before
+            count = None if last.count is None else last.count.then(before)
+            axes.append(dataclasses.replace(last, count=count, extents=extents))
+        elif present:
+            rests = [_rest(value, other) for value in values]
+            joined, equal = _joined(present), None not in rests and len({*rests}) == 1
+            axes.append(dataclasses.replace(joined, rest=rests[0] if equal and joined.count is not None else None))
+    return Value(tuple(axes))
+
+
+def _gather(step: _Step) -> Value:
+    numbers, sizes = step.same("gather_dimension_numbers"), step.one.attributes.gather_slice_sizes
+    operand, indices = step.value(0), step.value(1)
+    rank, shapes = len(step.one.shape), step.shapes(0)
+    offsets = [*numbers.offset_dims]
+    batches = [dim for dim in range(rank) if dim not in offsets]
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    windows = dict(zip((dim for dim in range(len(shapes[0])) if dim not in gone), offsets, strict=True))
+    if numbers.operand_batching_dims and (operand.axes or indices.axes):
+        raise _Unproven(UNKNOWN)
+    axes = []
+    for axis in operand.axes:
+        if axis.dim in windows:
+            other = step.other.attributes.gather_slice_sizes
+            if (sizes[axis.dim], other[axis.dim]) != (shapes[0][axis.dim], shapes[1][axis.dim]):
+                raise _Unproven(ENDS)
+            axes.append(dataclasses.replace(axis, dim=windows[axis.dim], rest=None))
+        elif axis.count is None or not axis.plain:
+            raise _Unproven(UNKNOWN)
+        # Else, the model takes one place. Indices behind the end are an error in TensorFlow.
+    of_indices = [dim for dim in range(len(step.shapes(1)[0])) if dim != numbers.index_vector_dim]
+    places = dict(zip(of_indices, batches, strict=True))
+    for axis in indices.axes:
+        if axis.dim not in places:
+            raise _Unproven(UNKNOWN)
+        axes.append(dataclasses.replace(axis, dim=places[axis.dim], rest=None))
+    return Value(tuple(axes))
+
+
+def _along(dims: Callable[[_Step], set[int]]) -> Callable[[_Step], Value]:
+    """Makes a rule for operations that combine values only along some dimensions."""
+
+    def rule(step: _Step) -> Value:
+        axes = _common([leaf for operand in step.operands for leaf in _leaves(operand)])
+        if any(axis.dim in dims(step) for axis in axes):
+            raise _Unproven(ENDS if step.one.opcode == "reverse" else BEHIND)
+        return Value(tuple(axes))
+
+    return rule
+
+
+def _last(count: int) -> Callable[[_Step], set[int]]:
+    return lambda step: set(range(len(step.one.shape) - count, len(step.one.shape)))
+
+
+def _unknown(step: _Step) -> Value:
+    """Returns what is known of an operation without a rule: only that it has nothing to do with the size."""
+    leaves = [leaf for operand in step.operands for leaf in _leaves(operand)]
+    if any(leaf.axes for leaf in leaves) or step.one.type != step.other.type:
+        raise _Unproven(UNKNOWN)
+    return FREE
+
+
+_RULES: Mapping[str, Callable[[_Step], Value]] = {
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "broadcast": _broadcast,
+    "concatenate": _concatenate,
+    "constant": _constant,
+    "convolution": _convolution,
+    "dot": _dot,
+    "gather": _gather,
+    "iota": _iota,
+    "pad": _pad,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "reshape": _reshape,
+    "reverse": _along(lambda step: set(step.one.dimensions)),
+    "slice": _slice,
+    "sort": _along(lambda step: set(step.one.dimensions)),
+    "transpose": _transpose,
+}

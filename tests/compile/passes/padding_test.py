@@ -1,0 +1,238 @@
+"""padding: models whose inputs aren't cut to their size any more give the results of inputs of that size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.compile.passes.graphs import Array, PassTest, compiled, config_of
+from tfaot.graph.attributes import attribute
+from tfaot.graph.ops import OPEN_SIZE
+from tfaot.xla.padding import BEHIND, DIFFERS, ENDS
+
+BUCKET = 16
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Array:
+    """Returns values from a normal distribution."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+class PaddingTest(PassTest):
+    """The pass on models of one input, `x[:, :n]`."""
+
+    def applied(self, model: Callable[[Any], Any], x: Array) -> tuple[Any, list[str], list[dict[str, str]]]:
+        """Applies the pass to a model. Returns the graph, its fetches, and near misses; and the graph before."""
+        import tensorflow as tf
+
+        from tfaot.compile import table
+
+        with tf.Graph().as_default() as graph:
+            placeholder = tf.compat.v1.placeholder(x.dtype, [x.shape[0], None, *x.shape[2:]], "x0")
+            size = tf.compat.v1.placeholder(tf.int32, [], "x1")
+            cut = placeholder[:, :size]
+            results = model(cut)
+            results = results if isinstance(results, (list, tuple)) else [results]
+            fetches = [tf.identity(result, f"result{index}").name for index, result in enumerate(results)]
+        before = graph.as_graph_def()
+        for node in before.node:
+            if node.name == cut.op.name:
+                node.attr[OPEN_SIZE].CopyFrom(attribute("x1"))
+        config = config_of(["x0:0", "x1:0"], [x, np.array(1, np.int32)], fetches)
+        applied = table.apply(before, config, ["padding"])
+        self.assertEqual(len(applied.missed), 1 - (applied.places["padding"] or 0))
+        return applied.graph, fetches, applied.missed
+
+    def exact(self, model: Callable[[Any], Any], x: Array, sizes: Sequence[int] = (1, 2, 7, 15, 16)) -> None:
+        """Asserts that the pass applies, and that no result depends on what is behind the end."""
+        import tensorflow as tf
+
+        graph, fetches, missed = self.applied(model, x)
+        self.assertEqual(missed, [])
+        padded = compiled(graph, fetches)
+        for size in sizes:
+            results = model(tf.constant(x[:, :size]))
+            wanted = [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+            for behind in (np.nan, 3e38, -np.inf) if x.dtype.kind == "f" else (-(2**31), 2**31 - 1):
+                fed = x.copy()
+                fed[:, size:] = behind
+                got = padded(fed, np.array(size, np.int32))
+                for have, want in zip(got, wanted, strict=True):
+                    self.assertEqual(have.shape, want.shape)
+                    largest = np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=1)
+                    np.testing.assert_allclose(have, want, 1e-5, 1e-5 * largest, err_msg=f"size {size}, {behind}")
+
+    def stays(self, model: Callable[[Any], Any], x: Array, reason: str) -> None:
+        """Asserts that the proof ends, and where."""
+        _, _, missed = self.applied(model, x)
+        self.assertEqual([miss["reason"] for miss in missed], [reason])
+
+    def test_elementwise(self) -> None:
+        """Protects what depends on one place alone: dense layers, norms, embeddings, splits, and reshapes."""
+        import tensorflow as tf
+
+        w, bias, table = normal(6, 4), normal(4), normal(10, 5)
+
+        def layers(x: Any) -> Any:
+            y = tf.nn.gelu(x @ w) + bias
+            mean, variance = tf.nn.moments(y, -1, keepdims=True)
+            y = (y - mean) * tf.math.rsqrt(variance + 1e-6)
+            a, b = tf.split(y, 2, 2)
+            return [a * b, tf.reshape(tf.transpose(y, [1, 0, 2]), [-1, 2, 2, 2]), tf.concat([a, a + 1], 2)]
+
+        self.exact(layers, normal(2, BUCKET, 6))
+        tokens = RNG.integers(0, 10, (3, BUCKET)).astype(np.int32)
+        self.exact(lambda x: tf.gather(table, x), tokens)
+
+    def test_reductions(self) -> None:
+        """Protects sums, means, extremes, and softmaxes along the size, which need a mask."""
+        import tensorflow as tf
+
+        def reduced(x: Any) -> Any:
+            return [
+                tf.reduce_sum(x, 1),
+                tf.reduce_mean(x, [1, 2], keepdims=True),
+                tf.reduce_max(x, 1),
+                tf.reduce_min(tf.exp(x), 1),
+                tf.reduce_any(x > 1, 1),
+                tf.reduce_all(x < 1, 1),
+                tf.reduce_prod(x, 1),
+                tf.nn.softmax(x, 1),
+                tf.math.reduce_std(x, 1),
+                tf.reduce_logsumexp(x, 1),
+            ]
+
+        self.exact(reduced, normal(2, BUCKET, 3))
+        self.exact(lambda x: tf.reduce_max(x, 1), RNG.integers(0, 10, (3, BUCKET)).astype(np.int32))
+
+    def test_attention(self) -> None:
+        """Protects attention, whose scores have the size twice."""
+        import tensorflow as tf
+
+        w = normal(8, 24)
+
+        def attention(x: Any) -> Any:
+            rows, length = tf.shape(x)[0], tf.shape(x)[1]
+            q, k, v = (
+                tf.transpose(tf.reshape(part, [rows, length, 2, 4]), [0, 2, 1, 3]) for part in tf.split(x @ w, 3, 2)
+            )
+            causal = tf.linalg.band_part(tf.ones([length, length]), -1, 0)
+            scores = tf.matmul(q, k, transpose_b=True) + (causal - 1) * 1e9
+            y = tf.nn.softmax(scores) @ v
+            other = tf.einsum("bhqk,bhkd->bqhd", tf.nn.softmax(tf.einsum("bhqd,bhkd->bhqk", q, k)), v)
+            return [tf.reshape(tf.transpose(y, [0, 2, 1, 3]), [rows, length, 8]), other]
+
+        self.exact(attention, normal(2, BUCKET, 8))
+
+    def test_windows(self) -> None:
+        """Protects convolutions and pools: causal ones, and those of the same size."""
+        import tensorflow as tf
+
+        w, other = normal(3, 4, 5), normal(5, 5, 2)
+
+        def windows(x: Any) -> Any:
+            causal = tf.nn.conv1d(tf.pad(x, [[0, 0], [2, 0], [0, 0]]), w, 1, "VALID")
+            same = tf.nn.relu(tf.nn.conv1d(x, w, 1, "SAME"))
+            again = tf.nn.conv1d(same, other, 1, "SAME")
+            return [causal, again, tf.nn.max_pool1d(x, 3, 1, "SAME")]
+
+        self.exact(windows, normal(2, BUCKET, 4))
+
+    def test_strides(self) -> None:
+        """Protects windows with strides: results have fewer values, and their number depends on the size."""
+        import tensorflow as tf
+
+        w, other = normal(3, 4, 5), normal(3, 5, 5)
+
+        def front(x: Any) -> Any:
+            y = tf.nn.conv1d(tf.nn.conv1d(x, w, 2, "VALID"), other, 1, "SAME")
+            return [y, tf.reduce_mean(y, 1), tf.matmul(y, y, transpose_b=True) @ y]
+
+        self.exact(front, normal(2, BUCKET, 4), (3, 4, 5, 9, 10, 15, 16))
+        self.stays(
+            lambda x: tf.nn.conv1d(x, w, 2, "SAME"),
+            normal(2, BUCKET, 4),
+            "Conv2D has windows that depend on the size",
+        )
+
+    def test_stays(self) -> None:
+        """Protects from wrong numbers: what depends on the end, the size, or other values behind it ends the proof."""
+        import tensorflow as tf
+
+        x = normal(2, BUCKET, 4)
+        for model, reason in (
+            (lambda x: tf.reverse(x, [1]), f"ReverseV2 {ENDS}"),
+            (lambda x: x[:, -1:], f"StridedSlice {ENDS}"),
+            (lambda x: x[:, :3], "StridedSlice takes more values than the smallest size has"),
+            (lambda x: x * tf.cast(tf.shape(x)[1], tf.float32), f"Mul {DIFFERS}"),
+            (lambda x: tf.sort(x, 1), f"TopKV2 {BEHIND}"),
+            (lambda x: tf.argmax(x, 1), f"ArgMax {BEHIND}"),
+            (lambda x: tf.scan(lambda a, b: a + b, tf.transpose(x, [1, 0, 2])), f"StatelessWhile {DIFFERS}"),
+        ):
+            with self.subTest(reason):
+                self.stays(model, x, reason)
+
+    def test_random(self) -> None:
+        """Protects exactness: of random models, the pass either applies, and results are exact, or it leaves them."""
+        applied = 0
+        for seed in range(int(os.environ.get("TFAOT_DRAWS", "1")) * 8):
+            model = drawn(seed)
+            x = normal(2, BUCKET, 4)
+            with self.subTest(seed):
+                _, _, missed = self.applied(model, x)
+                if not missed:
+                    applied += 1
+                    self.exact(model, x, (1, 2, int(RNG.integers(3, BUCKET)), BUCKET))
+        self.assertGreater(applied, 1)
+
+
+def drawn(seed: int) -> Callable[[Any], Any]:
+    """Returns a random model of [2, n, 4]."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(seed)
+    w, kernel = normal(4, 4), normal(3, 4, 4)
+
+    def attention(x: Any) -> Any:
+        return tf.nn.softmax(tf.matmul(x, x, transpose_b=True) / 8) @ x
+
+    def noncausal(x: Any) -> Any:
+        return tf.einsum("bqd,bkd->bqk", x, x)[..., :1] * x
+
+    steps: Sequence[Callable[[Any], Any]] = (
+        attention,
+        lambda x: tf.tanh(x @ w),
+        lambda x: tf.nn.conv1d(x, kernel, 1, "SAME"),
+        lambda x: tf.nn.conv1d(tf.pad(x, [[0, 0], [2, 0], [0, 0]]), kernel, 1, "VALID"),
+        lambda x: x - tf.reduce_mean(x, 1, keepdims=True),
+        lambda x: x / (1 + tf.reduce_max(tf.abs(x), 1, keepdims=True)),
+        lambda x: tf.transpose(tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, 2, 4]), [1, 0, 2]),
+        lambda x: tf.concat([x[..., 2:], tf.exp(-(x[..., :2] ** 2))], 2),
+        lambda x: tf.reshape(tf.reshape(x, [-1, 4]) @ w, tf.shape(x)),
+        lambda x: tf.nn.softmax(x, 1) * tf.cast(tf.range(tf.shape(x)[1]), tf.float32)[:, None],
+        lambda x: tf.where(x > 0, x, tf.math.rsqrt(1 + x * x)),
+        lambda x: x * tf.nn.max_pool1d(x, 3, 1, "SAME"),
+        lambda x: x + tf.linalg.band_part(tf.matmul(x, x, transpose_b=True), -1, 0) @ tf.ones_like(x),
+        lambda x: tf.reduce_sum(x[:, :, None] * x[:, None], 2) * 0.1,
+        noncausal,
+        lambda x: tf.concat([x[:, :1], x], 1)[:, 1:],
+        lambda x: tf.reverse(x, [1]),
+    )
+    chosen = rng.integers(0, len(steps), 4)
+
+    def model(x: Any) -> Any:
+        for step in chosen:
+            x = steps[step](x)
+        return [x, tf.reduce_mean(x, 1)]
+
+    return model
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()
