@@ -1,8 +1,8 @@
 """Shows of a program that is compiled for a size, its bucket, that it is exact for all smaller sizes.
 
 A dimension that has the open size holds as many right values as a run has, and others behind them. This module follows both through
-HLO, lowered for two buckets. Dimensions that differ between them are open. For each of them, a value gets an `Axis`: how many values
-are right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
+HLO, lowered for two buckets. Dimensions that differ between them are open. For each, a value gets an `Axis`: how many values are
+right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
 Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included.
 
 An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. An
