@@ -23,8 +23,25 @@ extern "C" {
  * and members at the end. */
 #define TFAOT_COLLECTIVES_VERSION 1
 
+/* What a collective does to `data`. A block is `count` values. */
 enum {
-  TFAOT_ALL_REDUCE = 1 /* each replica gets the reduction of all replicas' */
+  /* A block becomes the reduction of all replicas' blocks. */
+  TFAOT_ALL_REDUCE = 1,
+  /* Of `size` blocks, the one at the replica's rank is its own. The others
+   * become those of the other replicas. */
+  TFAOT_ALL_GATHER = 2,
+  /* Of `size` blocks, the first one becomes the reduction of those that all
+   * replicas have at this replica's rank. The others are undefined then. */
+  TFAOT_REDUCE_SCATTER = 3,
+  /* Of `size` blocks, each becomes the one that the replica of its position has
+   * at this replica's rank. */
+  TFAOT_ALL_TO_ALL = 4,
+  /* A block becomes that of the replica `peers[0]`. */
+  TFAOT_BROADCAST = 5,
+  /* Of two blocks, the first one goes to the replica `peers[rank]`, and the
+   * second one becomes what another replica sends. -1 stands for none. No two
+   * replicas send to the same one. */
+  TFAOT_PERMUTE = 6
 };
 
 enum { TFAOT_ADD = 1, TFAOT_MUL = 2, TFAOT_MIN = 3, TFAOT_MAX = 4 };
@@ -32,11 +49,12 @@ enum { TFAOT_ADD = 1, TFAOT_MUL = 2, TFAOT_MIN = 3, TFAOT_MAX = 4 };
 /* A collective of a run. */
 typedef struct tfaot_collective {
   int32_t id;     /* no other one of this run has it; replicas have the same */
-  int32_t kind;   /* TFAOT_ALL_REDUCE */
-  int32_t op;     /* TFAOT_ADD, ... */
+  int32_t kind;   /* TFAOT_ALL_REDUCE, ... */
+  int32_t op;     /* TFAOT_ADD, ...; 0 if it doesn't reduce */
   int32_t dtype;  /* TFAOT_FLOAT32, ..., as in tfaot/c_api.h */
   void* data;     /* values of this replica, and then the result, in place */
-  uint64_t count; /* of values */
+  uint64_t count; /* of a block's values */
+  const int32_t* peers; /* null if the kind doesn't say what they are */
 } tfaot_collective;
 
 /* What a program gives. The instance owns none of it. Only the thread that runs

@@ -91,13 +91,19 @@ class MpiReplicas {
   static std::int32_t Start(void* context, const tfaot_collective* call) {
     auto& self = *static_cast<MpiReplicas*>(context);
     const MPI_Datatype dtype = Dtype(call->dtype);
-    const MPI_Op op = Operation(call->op);
-    if (call->kind != TFAOT_ALL_REDUCE || dtype == MPI_DATATYPE_NULL) {
+    const bool in_parts =
+        call->kind == TFAOT_ALL_REDUCE || call->kind == TFAOT_BROADCAST;
+    if (call->kind < TFAOT_ALL_REDUCE || call->kind > TFAOT_PERMUTE ||
+        dtype == MPI_DATATYPE_NULL) {
       self.error_ = "tfaot/mpi_replicas.h is older than the model";
       return 1;
     }
+    if (!in_parts && call->count > kMost) {
+      self.error_ = "a block of more than 2^30 values";
+      return 1;
+    }
     // Most libraries communicate only while they are called.
-    if (!self.pending_.empty()) {
+    if (!self.pending_.empty() && !self.pending_.front().requests.empty()) {
       int done = 0;
       MPI_Request& request = self.pending_.front().requests.front();
       if (!self.Succeeded(MPI_Test(&request, &done, MPI_STATUS_IGNORE))) {
@@ -110,16 +116,55 @@ class MpiReplicas {
     for (std::size_t at = 0; at < call->count; at += kMost) {
       const std::size_t part =
           call->count - at < kMost ? call->count - at : kMost;
-      self.pending_.back().requests.push_back(MPI_REQUEST_NULL);
       char* const data =
           static_cast<char*>(call->data) + at * static_cast<std::size_t>(bytes);
-      if (!self.Succeeded(MPI_Iallreduce(
-              MPI_IN_PLACE, data, static_cast<int>(part), dtype, op,
-              self.communicator_, &self.pending_.back().requests.back()))) {
-        return 1;
-      }
+      if (!self.StartPart(*call, data, static_cast<int>(part), dtype)) return 1;
     }
     return 0;
+  }
+
+  // Begins a collective of at most `kMost` values.
+  bool StartPart(const tfaot_collective& call, char* data, int count,
+                 MPI_Datatype dtype) {
+    const auto request = [&] {
+      pending_.back().requests.push_back(MPI_REQUEST_NULL);
+      return &pending_.back().requests.back();
+    };
+    switch (call.kind) {
+      case TFAOT_ALL_GATHER:
+        return Succeeded(MPI_Iallgather(MPI_IN_PLACE, 0, dtype, data, count,
+                                        dtype, communicator_, request()));
+      case TFAOT_REDUCE_SCATTER:
+        return Succeeded(MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, count,
+                                                   dtype, Operation(call.op),
+                                                   communicator_, request()));
+      case TFAOT_ALL_TO_ALL:
+        return Succeeded(MPI_Ialltoall(MPI_IN_PLACE, 0, dtype, data, count,
+                                       dtype, communicator_, request()));
+      case TFAOT_BROADCAST:
+        return Succeeded(MPI_Ibcast(data, count, dtype, call.peers[0],
+                                    communicator_, request()));
+      case TFAOT_PERMUTE: {
+        int bytes = 1;
+        MPI_Type_size(dtype, &bytes);
+        char* const received = data + static_cast<std::size_t>(count) *
+                                          static_cast<std::size_t>(bytes);
+        for (int source = 0; source < size(); ++source) {
+          if (call.peers[source] == rank() &&
+              !Succeeded(MPI_Irecv(received, count, dtype, source, 0,
+                                   communicator_, request()))) {
+            return false;
+          }
+        }
+        const int target = call.peers[rank()];
+        return target < 0 || Succeeded(MPI_Isend(data, count, dtype, target, 0,
+                                                 communicator_, request()));
+      }
+      default:
+        return Succeeded(MPI_Iallreduce(MPI_IN_PLACE, data, count, dtype,
+                                        Operation(call.op), communicator_,
+                                        request()));
+    }
   }
 
   static std::int32_t Wait(void* context, const tfaot_collective* call) {
@@ -181,6 +226,23 @@ class MpiReplicas {
         return MPI_INT32_T;
       case TFAOT_INT64:
         return MPI_INT64_T;
+      // Of the others, the bits, which nothing reduces.
+      case TFAOT_BOOL:
+      case TFAOT_INT8:
+      case TFAOT_UINT8:
+        return MPI_UINT8_T;
+      case TFAOT_BFLOAT16:
+      case TFAOT_FLOAT16:
+      case TFAOT_INT16:
+      case TFAOT_UINT16:
+        return MPI_UINT16_T;
+      case TFAOT_UINT32:
+        return MPI_UINT32_T;
+      case TFAOT_COMPLEX64:
+      case TFAOT_UINT64:
+        return MPI_UINT64_T;
+      case TFAOT_COMPLEX128:
+        return MPI_C_DOUBLE_COMPLEX;
       default:
         return MPI_DATATYPE_NULL;
     }

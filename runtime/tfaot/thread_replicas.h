@@ -10,10 +10,12 @@
 #ifndef TFAOT_THREAD_REPLICAS_H_
 #define TFAOT_THREAD_REPLICAS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -70,7 +72,7 @@ class ThreadReplicas {
     tfaot_collective call = {};  // of the first replica
     std::vector<void*> data;     // of each replica; null before it starts
     std::size_t started = 0;     // replicas
-    std::size_t reduced = 0;     // replicas that have reduced their part
+    std::size_t exchanged = 0;   // replicas that have done their part
     std::size_t finished = 0;    // replicas
   };
 
@@ -87,12 +89,14 @@ class ThreadReplicas {
     }
     Exchange& exchange = all.exchanges_[number - all.first_];
     const tfaot_collective& first = exchange.call;
-    if (call->kind != TFAOT_ALL_REDUCE || Bytes(call->dtype) == 0) {
+    if (call->kind < TFAOT_ALL_REDUCE || call->kind > TFAOT_PERMUTE ||
+        Bytes(call->dtype) == 0) {
       return all.End(replica,
                      "tfaot/thread_replicas.h is older than the model");
     }
-    if (first.id != call->id || first.op != call->op ||
-        first.dtype != call->dtype || first.count != call->count) {
+    if (first.id != call->id || first.kind != call->kind ||
+        first.op != call->op || first.dtype != call->dtype ||
+        first.count != call->count) {
       return all.End(replica, "replicas run different models or functions");
     }
     exchange.data[static_cast<std::size_t>(replica.collectives.rank)] =
@@ -111,11 +115,15 @@ class ThreadReplicas {
     const std::size_t size = all.replicas_.size();
     if (!all.Await(lock, replica, exchange.started)) return Fail(replica);
     lock.unlock();
-    Reduce(*call, exchange.data,
-           static_cast<std::size_t>(replica.collectives.rank));
+    const auto rank = static_cast<std::size_t>(replica.collectives.rank);
+    Exchanged(*call, exchange.data, rank);
     lock.lock();
-    if (++exchange.reduced == size) all.changed_.notify_all();
-    if (!all.Await(lock, replica, exchange.reduced)) return Fail(replica);
+    if (++exchange.exchanged == size) all.changed_.notify_all();
+    if (!all.Await(lock, replica, exchange.exchanged)) return Fail(replica);
+    if (call->kind == TFAOT_REDUCE_SCATTER) {  // nobody needs the blocks now
+      const std::size_t bytes = BlockBytes(*call);
+      std::memmove(call->data, Block(*call, exchange.data[rank], rank), bytes);
+    }
     if (++exchange.finished == size) {
       // Replicas finish in order, so it is the first one.
       all.exchanges_.pop_front();
@@ -163,18 +171,78 @@ class ThreadReplicas {
 
   static std::size_t Bytes(std::int32_t dtype) {
     switch (dtype) {
+      case TFAOT_BOOL:
+      case TFAOT_INT8:
+      case TFAOT_UINT8:
+        return 1;
+      case TFAOT_BFLOAT16:
+      case TFAOT_FLOAT16:
+      case TFAOT_INT16:
+      case TFAOT_UINT16:
+        return 2;
       case TFAOT_FLOAT32:
       case TFAOT_INT32:
+      case TFAOT_UINT32:
         return 4;
+      case TFAOT_COMPLEX64:
       case TFAOT_FLOAT64:
       case TFAOT_INT64:
+      case TFAOT_UINT64:
         return 8;
+      case TFAOT_COMPLEX128:
+        return 16;
       default:
         return 0;
     }
   }
 
-  // Reduces the part of a replica, for all of them.
+  static std::size_t BlockBytes(const tfaot_collective& call) {
+    return static_cast<std::size_t>(call.count) * Bytes(call.dtype);
+  }
+
+  static char* Block(const tfaot_collective& call, void* data,
+                     std::size_t block) {
+    return static_cast<char*>(data) + block * BlockBytes(call);
+  }
+
+  // Does the part of a replica, when all have started. Nothing that it writes
+  // is part of what another replica uses.
+  static void Exchanged(const tfaot_collective& call,
+                        const std::vector<void*>& data, std::size_t rank) {
+    const std::size_t bytes = BlockBytes(call);
+    const auto at = [&](std::size_t replica, std::size_t block) {
+      return Block(call, data[replica], block);
+    };
+    switch (call.kind) {
+      case TFAOT_ALL_GATHER:
+        for (std::size_t other = 0; other < data.size(); ++other) {
+          if (other == rank) continue;
+          std::memcpy(at(rank, other), at(other, other), bytes);
+        }
+        return;
+      case TFAOT_ALL_TO_ALL:
+        for (std::size_t other = rank + 1; other < data.size(); ++other) {
+          std::swap_ranges(at(rank, other), at(rank, other) + bytes,
+                           at(other, rank));
+        }
+        return;
+      case TFAOT_BROADCAST: {
+        const auto root = static_cast<std::size_t>(call.peers[0]);
+        if (rank != root) std::memcpy(at(rank, 0), at(root, 0), bytes);
+        return;
+      }
+      case TFAOT_PERMUTE:
+        if (call.peers[rank] >= 0) {
+          const auto target = static_cast<std::size_t>(call.peers[rank]);
+          std::memcpy(at(target, 1), at(rank, 0), bytes);
+        }
+        return;
+      default:
+        return Reduce(call, data, rank);
+    }
+  }
+
+  // Reduces the part of a replica, for all of them, or its own block.
   static void Reduce(const tfaot_collective& call,
                      const std::vector<void*>& data, std::size_t rank) {
     switch (call.dtype) {
@@ -192,14 +260,20 @@ class ThreadReplicas {
   template <typename T>
   static void ReduceAs(const tfaot_collective& call,
                        const std::vector<void*>& data, std::size_t rank) {
-    const auto begin =
-        static_cast<std::size_t>(call.count * rank / data.size());
-    const auto end =
-        static_cast<std::size_t>(call.count * (rank + 1) / data.size());
+    const auto count = static_cast<std::size_t>(call.count);
+    const bool scatter = call.kind == TFAOT_REDUCE_SCATTER;
+    const std::size_t begin =
+        scatter ? count * rank : count * rank / data.size();
+    const std::size_t end =
+        scatter ? begin + count : count * (rank + 1) / data.size();
     for (std::size_t i = begin; i < end; ++i) {
       T value = static_cast<const T*>(data[0])[i];
       for (std::size_t other = 1; other < data.size(); ++other) {
         value = Reduced(call.op, value, static_cast<const T*>(data[other])[i]);
+      }
+      if (scatter) {
+        static_cast<T*>(data[rank])[i] = value;
+        continue;
       }
       for (void* each : data) static_cast<T*>(each)[i] = value;
     }

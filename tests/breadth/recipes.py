@@ -1453,8 +1453,8 @@ LEFT_OUT = {
     "TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3 "
     "TensorArrayScatterV3 "
     "TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3 TensorArrayWriteV3",
-    "it needs several devices": "CollectiveAssignGroupV2 CollectiveReduceV2 XlaRecv XlaReplicaId XlaSend XlaSharding "
-    "XlaSpmdShardToFullShape",
+    "it needs several devices": "CollectiveAssignGroupV2 CollectiveReduceV2 XlaRecv XlaReduceScatter XlaReplicaId XlaSend "
+    "XlaSharding XlaSpmdShardToFullShape",
     "C++ has no such dtype": "UniformDequantize UniformQuantize UniformQuantizedAdd UniformQuantizedClipByValue "
     "UniformQuantizedConvolution UniformQuantizedDot UniformRequantize",
     "only XLA has it; TensorFlow's public interface doesn't make it": "ApproxTopK XlaBroadcastHelper "

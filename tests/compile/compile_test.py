@@ -393,18 +393,18 @@ model = Model()
     def test_unsupported_thunk(self) -> None:
         """An op that XLA refuses only after it has written the object is named with its line, and no object stays."""
         body = "from tensorflow.compiler.tf2xla.ops import gen_xla_ops\n\n\n"
-        body += "def model_fn(x, n):\n    return x + tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)\n"
+        body += "def model_fn(x, n):\n    return x + gen_xla_ops.xla_recv(tf.float32, 'a', [2])\n"
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: XLA can't compile replicaid ahead of time
+            t::Model: XLA can't compile recv ahead of time
 
-                XlaReplicaId 'XlaReplicaId' at model.py:14
+                XlaRecv 'XlaRecv' at model.py:14
 
               found: XLA's ahead-of-time compiler has no code for talking to other devices
-              to do: reduce over replicas instead, which compiles (docs/guide/distributed.md): tf.distribute's all_reduce, \
-or tf.raw_ops.CollectiveReduceV2; or let your program exchange values between two entry points; the check lists all that \
-doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
+              to do: exchange values by an op that compiles (docs/guide/distributed.md), such as those of tf.distribute, \
+or between two entry points; the check lists all that doesn't compile, and tf_aot_clusters compiles the rest \
+(docs/guide/diagnostics.md)
             """,
         )
 

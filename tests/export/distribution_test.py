@@ -140,6 +140,43 @@ class DistributionTest(StageTest):
         for rank in range(3):
             np.testing.assert_allclose(goldens[f"step0/output (replica {rank})"], 3 * total + 3, rtol=1e-5)
 
+    def test_gather(self) -> None:
+        """Replicas gather along any axis, the gradient is that of the sum over replicas, and a rank is the replica's own."""
+        exported = self.export(
+            function(
+                "strategy = tf.distribute.OneDeviceStrategy('CPU:0')",
+                "def step(x):",
+                "    context = tf.distribute.get_replica_context()",
+                "    with tf.GradientTape() as tape:",
+                "        tape.watch(x)",
+                "        y = context.all_gather(tf.reshape(x, [2, 2]), axis=1)",
+                "        z = tf.reduce_sum(y ** 2) * tf.cast(context.replica_id_in_sync_group + 1, tf.float32)",
+                "    return y, tape.gradient(z, x)",
+                "y, dx = strategy.run(step, (x,))",
+                "return {'y': y, 'dx': dx, 'rows': strategy.gather(x, axis=0)}",
+            ),
+            replicas=2,
+        )
+        goldens = exported.goldens()
+        x = [goldens[f"step0/x (replica {rank})"] for rank in range(2)]
+        for rank in range(2):
+            wanted = {"y": np.concatenate([own.reshape(2, 2) for own in x], 1), "dx": 6 * x[rank], "rows": np.concatenate(x)}
+            for name, value in wanted.items():
+                np.testing.assert_allclose(goldens[f"step0/{name} (replica {rank})"], value, rtol=1e-5, err_msg=name)
+
+    def test_rank(self) -> None:
+        """A rank needs a number of replicas. Of one replica, it is 0."""
+        text = function("return x + tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)")
+        text = text.replace("\n\n\n", "\nfrom tensorflow.compiler.tf2xla.ops import gen_xla_ops\n\n\n", 1)
+        self.assertRegex(
+            self.error_of(self.export, text), r"nothing says how many there are\n.*\n  to do: say it: replicas = 4$"
+        )
+        for replicas in (1, 3):
+            goldens = self.export(text, replicas=replicas).goldens()
+            for rank in range(replicas):
+                end = f" (replica {rank})" if replicas > 1 else ""
+                np.testing.assert_array_equal(goldens[f"step0/output{end}"], goldens[f"step0/x{end}"] + np.float32(rank))
+
     def test_inputs(self) -> None:
         """Each replica has its own inputs to verify, also those of the user."""
         text = function(f"return {REDUCE.format('x', 2)}")
@@ -153,7 +190,7 @@ class DistributionTest(StageTest):
         for lines, wanted in (
             (
                 [f"return tf.cond(x[0] > 0, lambda: {reduce}, lambda: x)"],
-                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a condition\n.*\n  to do: compute what to reduce inside",
+                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a condition\n.*\n  to do: compute what to exchange inside",
             ),
             (
                 [f"return tf.while_loop(lambda x: x[0] < 9, lambda x: [{reduce}], [x])"],
@@ -161,7 +198,7 @@ class DistributionTest(StageTest):
             ),
             (
                 [f"return {reduce} + {REDUCE.format('x', 4)}"],
-                r"the model reduces over groups of different sizes\n  found: groups of 2, 4\n",
+                r"the model exchanges values in groups of different sizes\n  found: groups of 2, 4\n",
             ),
             (
                 [f"return {REDUCE.format('x', 'tf.cast(x[0], tf.int32)')}"],
@@ -174,8 +211,11 @@ class DistributionTest(StageTest):
     def test_nothing_to_reduce(self) -> None:
         """A number of replicas that has no effect, or that isn't the op's, is an error."""
         for line, wanted in (
-            ("return x + 1", "replicas = 4, but the model reduces over 1\n  found: nothing that reduces over replicas"),
-            (f"return {REDUCE.format('x', 2)}", "replicas = 4, but the model reduces over 2\n"),
+            (
+                "return x + 1",
+                "replicas = 4, but the model exchanges values of 1\n  found: nothing that exchanges values of replicas",
+            ),
+            (f"return {REDUCE.format('x', 2)}", "replicas = 4, but the model exchanges values of 2\n"),
         ):
             with self.subTest(line):
                 self.assertIn(wanted, self.error_of(self.export, function(line), replicas=4))
@@ -185,7 +225,7 @@ class DistributionTest(StageTest):
         text = function(f"return {REDUCE.format('x', 2)}").replace("[4]", "[None]")
         self.assertRegex(
             self.error_of(self.export, text, batch_sizes=(1, 2), rows_independent=True),
-            "the model reduces over 2 replicas, but has batch sizes",
+            "the model is for 2 replicas, but has batch sizes",
         )
 
     def test_all_replicas_in_one_graph(self) -> None:

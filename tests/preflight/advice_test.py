@@ -202,10 +202,15 @@ CASES = {
         same=False,
     ),
     "collective": Case(
+        "tf.raw_ops.CollectiveBcastRecvV2(T=tf.float32, group_size=2, group_key=1, instance_key=1, shape=[3, 4])",
+        "build it as replica 0, where CollectiveBcastSendV2 gives all replicas its value",
+        "tf.raw_ops.CollectiveBcastSendV2(input=x, group_size=2, group_key=1, instance_key=1)",
+        same=False,
+    ),
+    "collective of other libraries": Case(
+        "tf.raw_ops.NcclBroadcast(input=x, shape=[3, 4])",
+        "exchange values by an op that compiles",
         "tf.raw_ops.CollectiveGatherV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[])",
-        "reduce over replicas instead, which compiles",
-        "tf.raw_ops.CollectiveReduceV2(input=tf.concat([x, 0 * x], 0), group_size=2, group_key=1, instance_key=1, "
-        "ordering_token=[], merge_op='Add', final_op='Id')",
         same=False,
     ),
     "dynamic slice assignment": Case(

@@ -165,13 +165,13 @@ class CheckTest(StageTest):
             from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
             x = placeholder(tf.float32, [4], "x")
-            replica = tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)
-            return replica + tf.cast(tf.cumsum(tf.cast(x, tf.uint8)), tf.float32)
+            received = gen_xla_ops.xla_recv(tf.float32, "a", [4])
+            return received + tf.cast(tf.cumsum(tf.cast(x, tf.uint8)), tf.float32)
 
         report = run.of_path(self.graph(build), shown="graph.pb")
         self.assert_valid(report)
         findings = found(report)
-        self.assertEqual(sorted(findings), [("not_ahead_of_time", "XlaReplicaId"), ("unsupported_dtype", "Cumsum")])
+        self.assertEqual(sorted(findings), [("not_ahead_of_time", "XlaRecv"), ("unsupported_dtype", "Cumsum")])
         self.assertIn("float32", findings["unsupported_dtype", "Cumsum"].rewrite)
         self.assertIn("uint8", findings["unsupported_dtype", "Cumsum"].what)
 

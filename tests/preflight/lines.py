@@ -19,11 +19,10 @@ class Line:
 
 
 _HOST = "write it in TensorFlow ops"
-_REDUCE = "reduce over replicas instead"
+_EXCHANGE = "exchange values by an op that compiles"
 _CONSTANT = "compute it from Python numbers, constants, and shapes"
 _MASK = "use a mask or tf.where with three arguments"
 _CLIP = "clip them in the model"
-_COLLECTIVE = "group_size=2, group_key=1, instance_key=1, ordering_token=[]"  # of a collective
 
 LINES = (
     # The host.
@@ -38,8 +37,13 @@ LINES = (
     # A dtype.
     Line("tf.cumsum(tf.cast(x, tf.uint8))", "unsupported_dtype", "Cumsum", "cast its operands"),
     # What the ahead-of-time compiler can't lower.
-    Line(f"tf.raw_ops.CollectiveGatherV2(input=x, {_COLLECTIVE})", "unsupported_op", "CollectiveGatherV2", _REDUCE),
-    Line("tf.raw_ops.NcclBroadcast(input=x, shape=[2])", "unsupported_op", "NcclBroadcast", _REDUCE),
+    Line(
+        "tf.raw_ops.CollectiveBcastRecvV2(T=tf.float32, group_size=2, group_key=1, instance_key=1, shape=[3, 4])",
+        "unsupported_op",
+        "CollectiveBcastRecvV2",
+        "build it as replica 0",
+    ),
+    Line("tf.raw_ops.NcclBroadcast(input=x, shape=[2])", "unsupported_op", "NcclBroadcast", _EXCHANGE),
     # Arguments that must be constant.
     Line("tf.argmax(x, i)", "not_constant", "ArgMax", _CONSTANT, because="it depends on the input 'i'"),
     Line("tf.range(i * 2)", "not_constant", "Range", _CONSTANT, because="it depends on the input 'i'"),

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/runtime/collective_kinds.h"
+
 #define EXPECT(condition)                                         \
   do {                                                            \
     if (!(condition)) {                                           \
@@ -32,7 +34,7 @@ void Together(int size, Function run) {
 
 template <typename T>
 tfaot_collective Call(int id, int op, int dtype, std::vector<T>& data) {
-  return {id, TFAOT_ALL_REDUCE, op, dtype, data.data(), data.size()};
+  return {id, TFAOT_ALL_REDUCE, op, dtype, data.data(), data.size(), nullptr};
 }
 
 // All replicas get the sum in the order of ranks, bit by bit, also of values
@@ -75,6 +77,16 @@ void TestOps(int dtype) {
       EXPECT(own.start(own.context, &call) == 0);
       EXPECT(own.wait(own.context, &call) == 0);
       EXPECT(data[0] == wanted[op - 1]);
+    });
+  }
+}
+
+// Each kind gives what the interface says, also to a single replica.
+void TestExchanges() {
+  for (const int size : {1, 2, 3, 4}) {
+    tfaot::ThreadReplicas replicas(size);
+    Together(size, [&](int rank) {
+      EXPECT(collective_kinds::CheckAll(*replicas.collectives(rank)));
     });
   }
 }
@@ -167,6 +179,7 @@ int main() {
   TestOps<double>(TFAOT_FLOAT64);
   TestOps<std::int32_t>(TFAOT_INT32);
   TestOps<std::int64_t>(TFAOT_INT64);
+  TestExchanges();
   TestNan();
   TestSeveral();
   TestAbort();

@@ -227,7 +227,7 @@ CONSTANTS: Mapping[str, tuple[str, ...]] = {
 
 NOT_AHEAD_OF_TIME: Mapping[str, str] = {
     **dict.fromkeys(
-        _words("XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
+        _words("XlaRecv XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
     **dict.fromkeys(
@@ -243,8 +243,8 @@ _HOST = (
 )
 _DEVICES = (
     "it talks to other devices",
-    "reduce over replicas instead, which compiles (docs/guide/distributed.md): tf.distribute's all_reduce, or "
-    "tf.raw_ops.CollectiveReduceV2; or let your program exchange values between two entry points",
+    "exchange values by an op that compiles (docs/guide/distributed.md), such as those of tf.distribute, or between two entry "
+    "points",
 )
 _INPUT = ("it belongs to an input pipeline", "move it out of the model to where you prepare its inputs")
 _RAGGED = (
@@ -254,6 +254,13 @@ _RAGGED = (
 
 FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
     (r"PyFunc|XlaHostCompute|_XlaSendFromHost|_XlaRecvAtHost|HostCast", _HOST),
+    (
+        r"CollectiveBcastRecv",
+        (
+            "it only receives, and all replicas run one graph",
+            "build it as replica 0, where CollectiveBcastSendV2 gives all replicas its value (docs/guide/distributed.md)",
+        ),
+    ),
     (r"Collective|Nccl|_Send|_Recv|_HostSend|_HostRecv|AllReduce|ReplicaId|CrossReplica|AllToAll", _DEVICES),
     (r"TPU|Tpu", ("it is for TPUs", "build the graph for a CPU")),
     (r"Dataset|Iterator|Queue|Reader|Barrier|Stage|OrderedMap|UnorderedMap", _INPUT),

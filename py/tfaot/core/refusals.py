@@ -121,7 +121,7 @@ def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
 
 
 def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError | None:
-    if not (thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message)):
+    if not (thunk := re.search(r"(?:Unsupported thunk type: |HLO opcode `)([\w-]+)(?:` is not supported)?", message)):
         return None
     kind = thunk[1].replace("-", "")
     sources = sources_of(request)

@@ -26,20 +26,21 @@ def count(
       wanted: the number that the target says; 0 if it says none.
 
     Raises:
-      TfaotError: replicas could reduce in different orders, or collectives are for another number of replicas.
+      TfaotError: replicas could exchange values in different orders, or collectives are for another number of replicas.
     """
-    number = _count(graph, manifest, places, what)
+    number = _count(graph, manifest, places, what, wanted)
     if wanted > 1 and number != wanted:
         raise TfaotError(
-            f"{what}: {caller.setting('replicas', wanted)}, but the model reduces over {number}",
-            exists="reductions outside of a strategy" if number > 1 else "nothing that reduces over replicas",
-            do="reduce with a tf.distribute strategy, as docs/guide/distributed.md shows, or remove "
+            f"{what}: {caller.setting('replicas', wanted)}, but the model exchanges values of {number}",
+            exists="collectives outside of a strategy" if number > 1 else "nothing that exchanges values of replicas",
+            do="use a tf.distribute strategy or jax.shard_map, as docs/guide/distributed.md shows, or remove "
             f"{caller.option('replicas')}",
         )
+    collectives.settle(graph, number)
     return number
 
 
-def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, str], what: str) -> int:
+def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, str], what: str, wanted: int) -> int:
     if not collectives.any_in(graph):
         return 1
     entries = manifest.entry_points
@@ -49,25 +50,33 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
         (name for entry in entries for name in entry.fetches),
     )
     try:
-        sizes = {each.replicas for each in collectives.all_in(program, places).values()}
+        made = collectives.all_in(program, places)
     except TfaotError as error:
         raise TfaotError(f"{what}: {error.asked}", exists=error.exists, do=error.do) from None
+    sizes = {collective.replicas for collective in made.values()} - {0}
     if len(sizes - {1}) > 1:
         raise TfaotError(
-            f"{what}: the model reduces over groups of different sizes",
+            f"{what}: the model exchanges values in groups of different sizes",
             exists=f"groups of {listed([str(size) for size in sorted(sizes)])}",
-            do="reduce over all replicas everywhere",
+            do="exchange values of all replicas everywhere",
         )
-    replicas = max(sizes, default=1)
+    unknown = [name for name, collective in made.items() if not collective.replicas]
+    replicas = max(sizes, default=max(wanted, 1) if unknown else 1)
+    if unknown and replicas == 1 and not wanted:
+        raise TfaotError(
+            f"{what}: {listed(unknown)} is for several replicas, but nothing says how many there are",
+            exists="one replica",
+            do=f"say it: {caller.setting('replicas', 4)}",
+        )
     if replicas > 1 and manifest.max_batch:
         raise TfaotError(
-            f"{what}: the model reduces over {replicas} replicas, but has batch sizes",
-            exists="a run in parts would reduce as often as it has parts",
+            f"{what}: the model is for {replicas} replicas, but has batch sizes",
+            exists="a run in parts would exchange values as often as it has parts",
             do=f"fix the batch with {caller.option('dims')}, without {caller.option('batch_sizes')}",
         )
     if replicas > 1 and manifest.weights.names:
         raise TfaotError(
-            f"{what}: the model reduces over {replicas} replicas, but has rounded weights",
+            f"{what}: the model is for {replicas} replicas, but has rounded weights",
             exists=f"weights in {manifest.weights.rounded_to}",
             do="leave the weights' dtype as it is",
         )

@@ -1,27 +1,28 @@
-"""Joins all replicas of a model in one graph, so that TensorFlow runs them in one session, and collectives are sums in it."""
+"""Joins all replicas of a model in one graph, so that TensorFlow runs them in one session, and collectives are plain ops in it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TypeVar
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-import numpy as np
+import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor, Use
 from tfaot.graph import collectives
-from tfaot.graph.attributes import attribute
 from tfaot.graph.calls import inlined
-from tfaot.graph.splice import operands
+from tfaot.graph.program import Program
+from tfaot.graph.splice import GraphTarget, operands, splice
 from tfaot.verify.digest import Array
 
 MOST = 8
 """The most replicas that a test runs at the same time."""
 
 _T = TypeVar("_T", bound=Tensor)
-_OPS = {"Add": "AddV2", "Mul": "Mul", "Min": "Minimum", "Max": "Maximum"}
+_OPS = {"Add": tf.add, "Mul": tf.multiply, "Min": tf.minimum, "Max": tf.maximum}
 
 
 def check(manifest: Manifest) -> None:
@@ -46,21 +47,21 @@ def joined(manifest: Manifest, graph: graph_pb2.GraphDef) -> tuple[Manifest, gra
         (name for entry in entries for name in entry.feeds),
         (name for entry in entries for name in entry.fetches),
     )
-    reductions = collectives.all_in(program)
-    result = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
+    exchanges = collectives.all_in(program)
+    result = Program(graph_pb2.GraphDef(versions=graph.versions, library=graph.library), {}, ())
     for rank in range(manifest.replicas):
         for node in program.graph.node:
-            if node.name in reductions:
-                _reduce(result, node, reductions[node.name], rank)
+            if node.name in exchanges:
+                _exchange(result, node, exchanges[node.name], rank)
             else:
-                _copy(result, node, rank)
+                _copy(result.graph, node, rank)
     replaced = dataclasses.replace(
         manifest,
         entry_points=tuple(_entry(entry, manifest) for entry in entries),
         variables=tuple(_of(variable, rank) for rank in range(manifest.replicas) for variable in manifest.variables),
         replicas=1,
     )
-    return replaced, result
+    return replaced, result.graph
 
 
 def joined_values(manifest: Manifest, initial: Mapping[str, Array]) -> dict[str, Array]:
@@ -128,34 +129,40 @@ def _operand(name: str, rank: int) -> str:
     return f"^{prefixed(name[1:], rank)}" if name.startswith("^") else prefixed(name, rank)
 
 
-def _reduce(
-    graph: graph_pb2.GraphDef, node: node_def_pb2.NodeDef, collective: collectives.Collective, rank: int
-) -> None:
-    """Adds what a replica gets from a collective, reduced in the order of ranks."""
-    own, dtype = operands(node)[0], node.attr["T"]
-    name = prefixed(node.name, rank)
+def _exchange(program: Program, node: node_def_pb2.NodeDef, collective: collectives.Collective, rank: int) -> None:
+    """Adds what a replica gets from a collective."""
+    dtype = node.attr["T"].type
+    alone = collective.replicas == 1
+    own = [
+        _operand(operand, other)
+        for operand in operands(node)[: collective.kind != "rank"]
+        for other in ([rank] if alone else range(collective.replicas))
+    ]
     waits = [_operand(operand, rank) for operand in node.input if operand.startswith("^")]
-    total = _operand(own, rank if collective.replicas == 1 else 0)
-    for other in range(1, collective.replicas):
-        step = graph.node.add(name=f"{name}/{other}", op=_OPS[collective.reduction])
-        step.input.extend([total, _operand(own, other)])
-        step.attr["T"].CopyFrom(dtype)
-        total = step.name
-    if collective.mean:
-        count = graph.node.add(name=f"{name}/replicas", op="Const")
-        count.attr["dtype"].CopyFrom(dtype)
-        count.attr["value"].CopyFrom(attribute(np.array(collective.replicas, _numpy(dtype.type))))
-        mean = graph.node.add(name=f"{name}/mean", op="RealDiv")
-        mean.input.extend([total, count.name])
-        mean.attr["T"].CopyFrom(dtype)
-        total = mean.name
-    result = graph.node.add(name=name, op="Identity")
-    result.input.extend([total, *waits])
-    result.attr["T"].CopyFrom(dtype)
+    added = program.graph.node.add(name=prefixed(node.name, rank), input=[*own, *waits])
+    specs = [tf.TensorSpec(None, dtype) for _ in own]
+    splice(GraphTarget(program), added, specs, lambda *values: _result(collective, values, 0 if alone else rank))
 
 
-def _numpy(dtype: int) -> type:
-    import tensorflow as tf
+def _result(collective: collectives.Collective, values: Sequence[Any], rank: int) -> Any:
+    """Returns what the replica of a rank gets from the values of all."""
 
-    numpy: type = tf.as_dtype(dtype).as_numpy_dtype
-    return numpy
+    def part(value: Any) -> Any:
+        return tf.split(value, len(values), collective.split)[rank]
+
+    match collective.kind:
+        case "all_gather":
+            return tf.concat(values, 0)
+        case "all_to_all":
+            return tf.concat([part(value) for value in values], collective.concat)
+        case "broadcast":
+            return tf.identity(values[0])
+        case "permute":
+            sources = {target: source for source, target in collective.pairs}
+            return tf.identity(values[sources[rank]]) if rank in sources else tf.zeros_like(values[rank])
+        case "rank":
+            return tf.constant(rank)
+    # In the order of ranks.
+    total = functools.reduce(_OPS[collective.reduction], values)
+    total = total / tf.cast(collective.replicas, total.dtype) if collective.mean else total
+    return tf.split(total, len(values), collective.split)[rank] if collective.kind == "reduce_scatter" else total

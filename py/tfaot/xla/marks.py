@@ -8,7 +8,7 @@ say what the call is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tfaot.xla.module import Computation, Instruction, Module
 
@@ -25,9 +25,13 @@ LINEAR = 2
 """The first number of linear algebra. The others are those of `tfaot.xla.linear`."""
 
 Reduction = Literal["Add", "Mul", "Min", "Max"]
+Exchange = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "permute", "rank"]
+"""What replicas do with their values. The rank is each one's own, for which they exchange nothing."""
 COLLECTIVE = 3
-"""A mark's first number, for a reduction over replicas. The others are its number, which no other one of the program has, its
-reduction (`REDUCTIONS`), how many replicas there are, and whether it is of one value, which the sort has twice."""
+"""A mark's first number, for a collective. The others are its number, which no other one of the program has, its kind
+(`EXCHANGES`), its reduction (`REDUCTIONS`), how many replicas there are, whether it is of one value, which the sort has twice, and
+its peers (runtime/tfaot/collectives.h), each plus 1."""
+EXCHANGES: tuple[Exchange, ...] = get_args(Exchange)
 REDUCTIONS: tuple[Reduction, ...] = ("Add", "Mul", "Min", "Max")
 
 _FIRST = 8191.5

@@ -1,7 +1,9 @@
 // Breaks the exchange of replicas in a generated test, which must then fail.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 // Whatever the generated test includes afterwards is the broken one.
@@ -13,16 +15,60 @@ namespace tfaot {
 
 enum class Fault {
   kNone,
-  kDropped,        // one replica skips a reduction
+  kDropped,        // one replica skips a collective
   kAveragedTwice,  // a sum is divided once more
   kWrongRank,      // a replica gets what another one had
 };
 
 inline Fault fault = Fault::kNone;
-inline int faulty = 0;               // the number of the reduction
-constexpr std::uint64_t kApart = 1;  // a call for each reduction
+inline int faulty = 0;               // the number of the collective
+inline bool met = false;             // whether the fault applies to it
+constexpr std::uint64_t kApart = 1;  // a call for each collective
 
-// As the sound ones, but one reduction of each run goes wrong for rank 1.
+inline std::size_t Bytes(const tfaot_collective& call) {
+  static const std::size_t kSizes[] = {0, 4, 8, 4, 1, 2, 1,  0, 8, 8, 1, 0,
+                                       0, 0, 2, 0, 0, 2, 16, 2, 0, 0, 4, 8};
+  return kSizes[call.dtype] * static_cast<std::size_t>(call.count);
+}
+
+// Breaks what rank 1 of two has after a collective, given what it had before.
+inline bool Break(const tfaot_collective& call,
+                  const std::vector<char>& before) {
+  auto* const data = static_cast<char*>(call.data);
+  auto* const floats = static_cast<float*>(call.data);
+  const bool reduces =
+      call.kind == TFAOT_ALL_REDUCE || call.kind == TFAOT_REDUCE_SCATTER;
+  const std::size_t bytes = Bytes(call);
+  switch (fault) {
+    case Fault::kNone:
+      return false;
+    case Fault::kDropped:
+      std::memcpy(data, before.data(), before.size());
+      return true;
+    case Fault::kAveragedTwice:
+      if (!reduces || call.dtype != TFAOT_FLOAT32) return false;
+      for (std::size_t i = 0; i < call.count; ++i) floats[i] /= 2;
+      return true;
+    case Fault::kWrongRank:
+      if (call.kind == TFAOT_ALL_REDUCE) {
+        if (call.dtype != TFAOT_FLOAT32) return false;
+        const auto* const own = reinterpret_cast<const float*>(before.data());
+        for (std::size_t i = 0; i < call.count; ++i)
+          floats[i] = 2 * (floats[i] - own[i]);
+      } else if (call.kind == TFAOT_PERMUTE) {
+        std::memcpy(data + bytes, data, bytes);
+      } else if (call.kind == TFAOT_BROADCAST ||
+                 call.kind == TFAOT_REDUCE_SCATTER) {
+        return false;  // as kDropped
+      } else {
+        std::swap_ranges(data, data + bytes, data + bytes);
+      }
+      return true;
+  }
+  return false;
+}
+
+// As the sound ones, but one collective of each run goes wrong for rank 1.
 class ThreadReplicas {
  public:
   explicit ThreadReplicas(int size)
@@ -35,21 +81,18 @@ class ThreadReplicas {
       rank.broken.context = &rank;
       rank.broken.start = [](void* context, const tfaot_collective* call) {
         auto& own = *static_cast<Rank*>(context);
-        const auto* const data = static_cast<const float*>(call->data);
-        if (call->id == faulty) own.before.assign(data, data + call->count);
+        const auto* const data = static_cast<const char*>(call->data);
+        const bool one =
+            call->kind == TFAOT_ALL_REDUCE || call->kind == TFAOT_BROADCAST;
+        if (call->id == faulty)
+          own.before.assign(data, data + (one ? 1 : 2) * Bytes(*call));
         return own.sound->start(own.sound->context, call);
       };
       rank.broken.wait = [](void* context, const tfaot_collective* call) {
         auto& own = *static_cast<Rank*>(context);
         const int status = own.sound->wait(own.sound->context, call);
-        if (call->id != faulty || own.sound->rank != 1) return status;
-        auto* const data = static_cast<float*>(call->data);
-        for (std::size_t i = 0; i < call->count; ++i) {
-          if (fault == Fault::kDropped) data[i] = own.before[i];
-          if (fault == Fault::kAveragedTwice) data[i] /= 2;
-          if (fault == Fault::kWrongRank)
-            data[i] = 2 * (data[i] - own.before[i]);
-        }
+        if (call->id == faulty && own.sound->rank == 1)
+          met = Break(*call, own.before);
         return status;
       };
       rank.broken.abort = [](void* context) {
@@ -70,7 +113,7 @@ class ThreadReplicas {
  private:
   struct Rank {
     const tfaot_collectives* sound;
-    std::vector<float> before;
+    std::vector<char> before;
     tfaot_collectives broken;
   };
 
@@ -81,25 +124,30 @@ class ThreadReplicas {
 }  // namespace tfaot
 
 #define main generated_main
-#include "tests/models/distributed/step_2_aot_test.cc"
+#include GENERATED_TEST
 #undef main
 
 int main(int argc, char** argv) {
-  int failed = 0;
-  // Two gradients and the loss.
-  for (tfaot::faulty = 0; tfaot::faulty < 3; ++tfaot::faulty) {
+  int failed = 0, dropped = 0;
+  for (tfaot::faulty = 0; tfaot::faulty < 2 * COLLECTIVES; ++tfaot::faulty) {
     for (const auto fault :
          {tfaot::Fault::kNone, tfaot::Fault::kDropped,
           tfaot::Fault::kAveragedTwice, tfaot::Fault::kWrongRank}) {
       tfaot::fault = fault;
+      tfaot::met = false;
       const bool passed = generated_main(argc, argv) == 0;
-      if (passed == (fault == tfaot::Fault::kNone)) continue;
+      dropped += tfaot::met && fault == tfaot::Fault::kDropped;
+      if (passed != tfaot::met) continue;
       std::printf(
-          "reduction %d, fault %d: the generated test %s\n", tfaot::faulty,
+          "collective %d, fault %d: the generated test %s\n", tfaot::faulty,
           static_cast<int>(fault),
           passed ? "doesn't notice it  FAILED" : "fails without one  FAILED");
       ++failed;
     }
+  }
+  if (dropped != COLLECTIVES) {
+    std::printf("%d collectives  FAILED\n", dropped);
+    ++failed;
   }
   return failed == 0 ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 """Traces `tf.distribute` for several replicas, each of which runs the graph of one.
 
 A strategy has one replica here: the process that builds is alone. Its reductions add nothing to the graph, unless the target says
-how many replicas there are. Then each reduction becomes a collective, and strategies have as many replicas.
+how many replicas there are. Then each reduction becomes a collective, and strategies have as many replicas, with a rank each.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.util import tf_stack
 
 _REDUCTIONS: tuple[tuple[type, str], ...] = (
+    (distribute_lib.ReplicaContext, "all_gather"),
     (distribute_lib.ReplicaContext, "all_reduce"),
+    (distribute_lib.Strategy, "gather"),
     (distribute_lib.StrategyBase, "reduce"),
     (distribute_lib.StrategyExtendedV2, "batch_reduce_to"),
     (distribute_lib.StrategyExtendedV2, "reduce_to"),
@@ -37,7 +40,7 @@ def refuse(several: Callable[[str, int, Iterable[Any]], None]) -> None:
 
 
 def watch(lost: Callable[[str, Iterable[Any]], None]) -> None:
-    """Calls `lost` with the strategy's name whenever a strategy of one replica reduces, in the rest of this process."""
+    """Calls `lost` with the strategy's name whenever a strategy of one replica reduces or gathers, in the rest of this process."""
     for owner, name in _REDUCTIONS:
         setattr(owner, name, _watched(getattr(owner, name), lost))
 
@@ -54,7 +57,7 @@ def _watched(method: Any, lost: Callable[[str, Iterable[Any]], None]) -> Any:
 
 
 def distribute(replicas: int) -> None:
-    """Makes strategies of one replica have several, and reduce over them, in the rest of this process."""
+    """Makes strategies of one replica have several, and exchange values with them, in the rest of this process."""
     extended = distribute_lib.StrategyExtendedV2
     reduce_to, batch_reduce_to = extended.reduce_to, extended.batch_reduce_to
 
@@ -76,12 +79,37 @@ def distribute(replicas: int) -> None:
             return [self.reduce_to(reduce_op, value, destination) for value, destination in pairs]
         return batch_reduce_to(self, reduce_op, pairs, *args, **kwargs)
 
+    all_gather, gather_to = distribute_lib.ReplicaContext.all_gather, extended._gather_to
+
+    @functools.wraps(all_gather)
+    def gather(self: Any, value: Any, axis: Any, options: Any = None) -> Any:
+        if not _alone(self.strategy):
+            return all_gather(self, value, axis, options)
+        return tf.nest.map_structure(lambda one: _all_gathered(tf.convert_to_tensor(one), int(axis), replicas), value)
+
+    @functools.wraps(gather_to)
+    def all_gather_to(self: Any, value: Any, destinations: Any, axis: Any, options: Any = None) -> Any:
+        strategy = self._container_strategy()
+        if not _alone(strategy):
+            return gather_to(self, value, destinations, axis, options)
+        (local,) = strategy.experimental_local_results(value)
+        return _all_gathered(tf.convert_to_tensor(local), int(axis), replicas)
+
+    own_rank = distribute_lib.ReplicaContext.replica_id_in_sync_group
+
+    def rank(self: Any) -> Any:
+        traced = not tf.executing_eagerly() and _alone(self.strategy)
+        return gen_xla_ops.xla_replica_id() if traced else own_rank.fget(self)
+
     def count(self: Any) -> int:
         strategy = _strategy(self)
         return replicas if _alone(strategy) else int(strategy.extended._num_replicas_in_sync)
 
     extended.reduce_to = all_reduce_to
     extended.batch_reduce_to = batch_all_reduce_to
+    extended._gather_to = all_gather_to
+    distribute_lib.ReplicaContext.all_gather = gather
+    distribute_lib.ReplicaContext.replica_id_in_sync_group = property(rank)
     for owner in (distribute_lib.StrategyBase, distribute_lib.ReplicaContextBase):
         owner.num_replicas_in_sync = property(count)
 
@@ -99,13 +127,30 @@ def _alone(strategy: Any) -> bool:
 
 
 def _all_reduced(value: tf.Tensor, reduce_op: str, replicas: int) -> tf.Tensor:
-    key = tf.compat.v1.get_default_graph().unique_name("tfaot_collective", mark_as_used=True).rpartition("_")[2]
+    final = "Div" if reduce_op == "MEAN" else "Id"
     return tf.raw_ops.CollectiveReduceV2(
-        input=value,
-        group_size=replicas,
-        group_key=1,
-        instance_key=int(key) if key.isdigit() else 0,
-        ordering_token=[],
-        merge_op="Add",
-        final_op="Div" if reduce_op == "MEAN" else "Id",
+        input=value, **_group(replicas), ordering_token=[], merge_op="Add", final_op=final
     )
+
+
+def _all_gathered(value: tf.Tensor, axis: int, replicas: int) -> tf.Tensor:
+    """Joins the values of all replicas along an axis. Each one's gradient is the sum of all replicas' for its part."""
+    axis %= value.shape.rank
+    order = [axis, *(other for other in range(value.shape.rank) if other != axis)]
+    back = sorted(range(len(order)), key=order.__getitem__)
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
+    def gathered(x: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return gen_xla_ops.xla_reduce_scatter(upstream, [[*range(replicas)]], 0, "Add")
+
+        shape = [replicas * x.shape[0], *x.shape[1:]]
+        return tf.raw_ops.CollectiveGather(input=x, **_group(replicas), shape=shape), gradient
+
+    return tf.transpose(gathered(tf.transpose(value, order)), back)
+
+
+def _group(replicas: int) -> dict[str, Any]:
+    """Returns what collectives of TensorFlow have in common."""
+    key = tf.compat.v1.get_default_graph().unique_name("tfaot_collective", mark_as_used=True).rpartition("_")[2]
+    return {"group_size": replicas, "group_key": 1, "instance_key": int(key) if key.isdigit() else 0}

@@ -14,7 +14,7 @@ from typing import Any
 
 from tfaot.compile.program.codegen import formula_code, row_formula_code
 from tfaot.compile.program.codegen.emitter import Emitter
-from tfaot.compile.program.thunks.collectives import Collective
+from tfaot.compile.program.thunks.collectives import Collective, Rank
 from tfaot.compile.program.thunks.kinds import CompiledFunction, walk
 from tfaot.core import templates
 from tfaot.core.functions import for_isa
@@ -82,7 +82,9 @@ def _plan(function: CompiledFunction) -> tuple[dict[str, Any], set[str]]:
         "formulas": [*map(formula_code.code, emitter.formulas)],
         "row_formulas": [*itertools.starmap(row_formula_code.code, emitter.row_formulas)],
     }
-    replicas = max((thunk.replicas for thunk in walk(function.thunks) if isinstance(thunk, Collective)), default=0)
+    replicas = max(
+        (thunk.replicas for thunk in walk(function.thunks) if isinstance(thunk, Collective | Rank)), default=0
+    )
     started = sum(isinstance(thunk, Collective) and thunk.part != "Wait" for thunk in walk(function.thunks))
     return {
         "run": run,

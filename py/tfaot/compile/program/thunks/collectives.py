@@ -1,4 +1,4 @@
-"""Collectives: values that the replicas of a model reduce together."""
+"""Collectives: values that the replicas of a model exchange."""
 
 from __future__ import annotations
 
@@ -14,18 +14,54 @@ if TYPE_CHECKING:
     from tfaot.compile.program.codegen.emitter import Emitter
     from tfaot.xla.module import Instruction
 
-_DTYPES: Mapping[str, tuple[str, int]] = {
+_REDUCED: Mapping[str, tuple[str, int]] = {
     "f32": ("TFAOT_FLOAT32", 4),
     "f64": ("TFAOT_FLOAT64", 8),
     "s32": ("TFAOT_INT32", 4),
     "s64": ("TFAOT_INT64", 8),
 }
+_DTYPES: Mapping[str, tuple[str, int]] = {
+    **_REDUCED,
+    "bf16": ("TFAOT_BFLOAT16", 2),
+    "c128": ("TFAOT_COMPLEX128", 16),
+    "c64": ("TFAOT_COMPLEX64", 8),
+    "f16": ("TFAOT_FLOAT16", 2),
+    "pred": ("TFAOT_BOOL", 1),
+    "s16": ("TFAOT_INT16", 2),
+    "s8": ("TFAOT_INT8", 1),
+    "u16": ("TFAOT_UINT16", 2),
+    "u32": ("TFAOT_UINT32", 4),
+    "u64": ("TFAOT_UINT64", 8),
+    "u8": ("TFAOT_UINT8", 1),
+}
 """The name of a dtype in tfaot/c_api.h, and the bytes of a value."""
 
 
 @dataclasses.dataclass(frozen=True)
+class Rank(Thunk):
+    """The replica's own rank."""
+
+    replicas: int
+    data: Slice
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """An int32."""
+        return ((self.data, 4),)
+
+    def uses(self) -> Uses:
+        """Returns the rank as written."""
+        return Uses((), self.places)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Copies it from the program's interface."""
+        program.needs.add("collectives")
+        return [f"std::memcpy({program.at(self.data)}, &instance.collectives->rank, 4);"]
+
+
+@dataclasses.dataclass(frozen=True)
 class Collective(Thunk):
-    """A reduction over all replicas, in place."""
+    """An exchange of values with all replicas, in place (runtime/tfaot/collectives.h)."""
 
     number: int
     """The same in all replicas, and no other one of the program's."""
@@ -34,6 +70,9 @@ class Collective(Thunk):
     dtype: str
     data: Slice
     count: int
+    """Of the values of a block."""
+    kind: marks.Exchange = "all_reduce"
+    peers: tuple[int, ...] = ()
     part: str = ""
     """`Start` or `Wait` for a part of it. In between, nothing else uses the data."""
     joined: bool = False
@@ -42,7 +81,7 @@ class Collective(Thunk):
     @property
     def places(self) -> tuple[Place, ...]:
         """The data."""
-        return ((self.data, _DTYPES[self.dtype][1] * self.count),)
+        return ((self.data, _DTYPES[self.dtype][1] * self.count * _blocks(self.kind, self.replicas)),)
 
     def uses(self) -> Uses:
         """Returns the data as read and written."""
@@ -60,18 +99,33 @@ class Collective(Thunk):
     @property
     def title(self) -> str:
         """The number, and how many values there are."""
-        return " ".join(filter(None, ["all_reduce", str(self.number), self.part.lower(), f"{self.count}"]))
+        return " ".join(filter(None, [self.kind, str(self.number), self.part.lower(), f"{self.count}"]))
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the program's interface."""
         program.needs.add("collectives")
-        numbers = f"{self.number}, TFAOT_ALL_REDUCE, TFAOT_{self.reduction.upper()}, {_DTYPES[self.dtype][0]}"
-        call = f"{{{numbers}, {program.at(self.data)}, {self.count}u}}"
+        op = f"TFAOT_{self.reduction.upper()}" if _reduces(self.kind) else "0"
+        numbers = f"{self.number}, TFAOT_{self.kind.upper()}, {op}, {_DTYPES[self.dtype][0]}"
+        peers = f"kPeers{self.number}" if self.peers else "nullptr"
+        call = f"{{{numbers}, {program.at(self.data)}, {self.count}u, {peers}}}"
         joined = {"Start": f", {str(self.joined).lower()}", "Wait": ""}
-        return [
+        calls = [
             f"if (!::tfaot::{part}Collective(instance, {call}{joined[part]})) return false;"
             for part in ([self.part] if self.part else ["Start", "Wait"])
         ]
+        if not self.peers:
+            return calls
+        table = f"static constexpr std::int32_t {peers}[] = {{{', '.join(map(str, self.peers))}}};"
+        return ["{", *(f"  {line}" for line in (table, *calls)), "}"]
+
+
+def _reduces(kind: marks.Exchange) -> bool:
+    return kind in ("all_reduce", "reduce_scatter")
+
+
+def _blocks(kind: marks.Exchange, replicas: int) -> int:
+    """Returns how many blocks of values there are in the data."""
+    return {"all_reduce": 1, "broadcast": 1, "permute": 2}.get(kind, replicas)
 
 
 def thunks(
@@ -82,16 +136,20 @@ def thunks(
     Raises:
       TfaotError: the interface lacks the values' dtype.
     """
-    number, reduction, replicas, single = numbers
-    dtype = instruction.dtype
-    if dtype not in _DTYPES:
+    number, exchange, reduction, replicas, single, *peers = numbers
+    kind = marks.EXCHANGES[exchange]
+    data, dtype = sort.values[0], instruction.dtype
+    if kind == "rank":
+        return [Rank(replicas, data)]
+    if dtype not in (_REDUCED if _reduces(kind) else _DTYPES):
         raise TfaotError(
-            f"a reduction over replicas of {dtype} values",
-            exists=f"collectives of {', '.join(_DTYPES)}",
-            do="convert the values with tf.cast before the reduction, and back behind it",
+            f"a reduction over replicas of {dtype} values" if _reduces(kind) else f"an exchange of {dtype} values",
+            exists=f"collectives of {', '.join(_REDUCED if _reduces(kind) else _DTYPES)}",
+            do="convert the values with tf.cast before the collective, and back behind it",
         )
-    count = 1 if single else instruction.count
-    return [Collective(number, marks.REDUCTIONS[reduction], replicas, dtype, sort.values[0], count)]
+    count = 1 if single else instruction.count // _blocks(kind, replicas)
+    targets = tuple(peer - 1 for peer in peers)
+    return [Collective(number, marks.REDUCTIONS[reduction], replicas, dtype, data, count, kind, targets)]
 
 
 def check(functions: Iterable[CompiledFunction], what: str) -> None:
@@ -102,9 +160,9 @@ def check(functions: Iterable[CompiledFunction], what: str) -> None:
     """
     orders = {tuple(collectives_in(function)) for function in functions}
     if len(orders) > 1:
-        shown = [listed([str(each.number) for each in order]) for order in sorted(orders, key=repr)]
+        shown = [listed([str(collective.number) for collective in order]) for order in sorted(orders, key=repr)]
         raise TfaotError(
-            f"{what}: the code of different CPU levels reduces in another order, but all replicas must reduce in the same one",
+            f"{what}: the code of different CPU levels has collectives in different orders, but all replicas must agree on one",
             exists="; ".join(shown),
             do="compile for one CPU level, and report it to rules_tfaot, please",
         )

@@ -233,7 +233,8 @@ def _joined(levels: Iterable[Sequence[Thunk]], order: Sequence[int]) -> set[int]
             elif isinstance(step, Collective) and starts:
                 result.discard(starts[-1].number)
         for one, other in itertools.pairwise(starts):
-            if (one.reduction, one.replicas, one.dtype) != (other.reduction, other.replicas, other.dtype):
+            alike = [(step.kind, step.reduction, step.replicas, step.dtype) for step in (one, other)]
+            if one.kind != "all_reduce" or alike[0] != alike[1]:
                 result.discard(one.number)
     return result
 
