@@ -160,7 +160,11 @@ class DistributionTest(StageTest):
         goldens = exported.goldens()
         x = [goldens[f"step0/x (replica {rank})"] for rank in range(2)]
         for rank in range(2):
-            wanted = {"y": np.concatenate([own.reshape(2, 2) for own in x], 1), "dx": 6 * x[rank], "rows": np.concatenate(x)}
+            wanted = {
+                "y": np.concatenate([own.reshape(2, 2) for own in x], 1),
+                "dx": 6 * x[rank],
+                "rows": np.concatenate(x),
+            }
             for name, value in wanted.items():
                 np.testing.assert_allclose(goldens[f"step0/{name} (replica {rank})"], value, rtol=1e-5, err_msg=name)
 
@@ -175,7 +179,9 @@ class DistributionTest(StageTest):
             goldens = self.export(text, replicas=replicas).goldens()
             for rank in range(replicas):
                 end = f" (replica {rank})" if replicas > 1 else ""
-                np.testing.assert_array_equal(goldens[f"step0/output{end}"], goldens[f"step0/x{end}"] + np.float32(rank))
+                np.testing.assert_array_equal(
+                    goldens[f"step0/output{end}"], goldens[f"step0/x{end}"] + np.float32(rank)
+                )
 
     def test_inputs(self) -> None:
         """Each replica has its own inputs to verify, also those of the user."""
