@@ -16,6 +16,7 @@ LEFT_OUT = {
         ),
         "minutes a net; docs/measured/numerics.md has them",
     ),
+    "//examples/distributed:gloo_test": "needs Debian's libgloo-dev",
     "//tests/models/cblas:calls": "a subject of another test",
     "//tests/models/variables:large_": "5 GB of weights; docs/measured/large_models.md has it",
     "//tests/page:small_aot": "a subject of another test",

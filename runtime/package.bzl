@@ -49,6 +49,8 @@ PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
     "tfaot/c_api.h",
     "tfaot/collectives.h",
+    "tfaot/gloo_replicas.h",
+    "tfaot/gradients.h",
     "tfaot/half.h",
     "tfaot/hooks.h",
     "tfaot/info.h",

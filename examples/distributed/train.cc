@@ -6,37 +6,18 @@
 // it. The process of rank 1 ends itself before the step KILLED.
 #include <mpi.h>
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <string>
 
 #include MODEL_HEADER
+#include "examples/distributed/rows.h"
 #include "tfaot/info.h"
 #include "tfaot/mpi_replicas.h"
 
 namespace {
 
 using Model = MODEL_CLASS;
-
-// Rows of a batch: a class's picture, which is the same in all processes, and
-// noise. They depend only on the step and the rank.
-void Fill(Model& model, int step, int rank) {
-  std::mt19937 picture(1);
-  std::normal_distribution<float> normal;
-  static float pictures[10][28 * 28];
-  for (auto& one : pictures) {
-    for (float& pixel : one) pixel = normal(picture);
-  }
-  std::mt19937 random(static_cast<std::uint32_t>(1 + 1000 * step + rank));
-  float* pixel = model.images().data();
-  for (std::int32_t& label : model.labels()) {
-    label = static_cast<std::int32_t>(random() % 10);
-    for (const float value : pictures[label])
-      *pixel++ = value + 2 * normal(random);
-  }
-}
 
 // Gives all replicas the variables of rank 0.
 bool Broadcast(Model& model, tfaot::MpiReplicas& replicas) {
@@ -65,11 +46,12 @@ int Train(int steps, const char* checkpoint, int killed) {
     if (!model.Load(checkpoint)) return Fail(model.error());
   }
   if (!Broadcast(model, replicas)) return Fail("the weights didn't arrive");
+  Rows rows;
   // The optimizer counts steps, so the checkpoint knows where it was written.
   for (int step = static_cast<int>(*model.optimizer_iteration()); step < steps;
        ++step) {
     if (step == killed && replicas.rank() == 1) std::_Exit(1);
-    Fill(model, step, replicas.rank());
+    rows.Fill(step, replicas.rank(), model.images().data(), model.labels());
     if (!model.train()) return Fail(model.error());
     if (replicas.rank() != 0) continue;
     std::printf("%d %.9g\n", step, static_cast<double>(*model.loss()));

@@ -20,6 +20,7 @@ class TrainTest(unittest.TestCase):
     """Programs of two and four processes on this machine."""
 
     mpiexec = ""
+    pair = ""
     programs: tuple[str, ...] = ()
 
     def setUp(self) -> None:
@@ -30,9 +31,13 @@ class TrainTest(unittest.TestCase):
 
     def run_program(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Runs a program in as many processes as its name says."""
+        return self.run_in(program[-1], program, *arguments)
+
+    def run_in(self, processes: str, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Runs a program in a number of processes."""
         library = Path(self.mpiexec).resolve().parents[1] / "lib"
         return subprocess.run(
-            [self.mpiexec, "-n", program[-1], "-host", "localhost", program, *map(str, arguments)],
+            [self.mpiexec, "-n", processes, "-host", "localhost", program, *map(str, arguments)],
             capture_output=True,
             check=False,
             env=os.environ | {"LD_LIBRARY_PATH": str(library)},
@@ -51,6 +56,17 @@ class TrainTest(unittest.TestCase):
                 self.assertLess(losses[-1], losses[0] - 0.1)
                 self.assertEqual(self.run_program(program, STEPS).stdout, done.stdout)
 
+    def test_pair(self) -> None:
+        """A program that reduces gradients by itself, in one buffer, learns what a step with reductions learns."""
+        for program in (program for program in self.programs if Path(program).name.startswith("train_fc_")):
+            with self.subTest(program):
+                done = self.run_in(program[-1], self.pair, STEPS)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                wanted = self.run_program(program, STEPS).stdout.splitlines()
+                self.assertEqual(len(wanted), STEPS)
+                for line, other in zip(done.stdout.splitlines(), wanted, strict=True):
+                    self.assertAlmostEqual(float(line.split()[1]), float(other.split()[1]), places=5)
+
     def test_killed(self) -> None:
         """If a process dies, all end soon. From the last checkpoint, training continues as if nothing had happened, bit by bit."""
         for program in self.programs:
@@ -66,6 +82,6 @@ class TrainTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    TrainTest.mpiexec, *programs = (os.path.abspath(path) for path in sys.argv[1:])
+    TrainTest.mpiexec, TrainTest.pair, *programs = (os.path.abspath(path) for path in sys.argv[1:])
     TrainTest.programs = tuple(programs)
     unittest.main(argv=sys.argv[:1])

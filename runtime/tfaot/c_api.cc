@@ -61,6 +61,8 @@ constexpr tfaot_api kApi = {
     LiveCurrent,
     DestroyLive,
     Follow,
+    SetCollectives,
+    DescribeGradient,
 };
 
 }  // namespace

@@ -35,12 +35,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tfaot/collectives.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The version of this header. Version 2 adds everything from create_with on. */
-#define TFAOT_API_VERSION 2
+/* The version of this header. Version 2 adds everything from create_with on,
+ * and version 3 from set_collectives on. */
+#define TFAOT_API_VERSION 3
 
 /* An instance: it owns its inputs, outputs, and working memory, and those
  * variables that the model writes. It shares the others. */
@@ -181,6 +184,16 @@ typedef struct tfaot_hooks {
   int (*before)(void* context, const char* kernel);
   void (*after)(void* context, const char* kernel);
 } tfaot_hooks;
+
+/* The gradient of a variable, which one entry point returns and another one
+ * takes. In between, a program can combine it with that of other replicas. */
+typedef struct tfaot_gradient {
+  size_t variable;
+  size_t computed_by; /* the entry point that returns it */
+  size_t output;
+  size_t applied_by; /* the entry point that takes it */
+  size_t input;
+} tfaot_gradient;
 
 typedef struct tfaot_api {
   size_t size;      /* of this table; later versions are larger */
@@ -345,6 +358,16 @@ typedef struct tfaot_api {
    * that the instance has, as set_weights, load, and load_from do. On failure,
    * nothing changes. */
   tfaot_status (*follow)(tfaot_model* model, tfaot_live_weights* live);
+
+  /* This and what follows exist since version 3. Says how runs exchange values
+   * with the other replicas of a model that has some, which must outlive the
+   * last run. TFAOT_UNSUPPORTED if the model has no others. */
+  tfaot_status (*set_collectives)(tfaot_model* model,
+                                  const tfaot_collectives* collectives);
+
+  /* Describes a gradient. The first index that gives TFAOT_INVALID_ARGUMENT is
+   * the number of gradients. */
+  tfaot_status (*describe_gradient)(size_t index, tfaot_gradient* description);
 } tfaot_api;
 
 /* Returns the library's functions, or NULL if the library is older than

@@ -148,6 +148,46 @@ tfaot_status DescribeVariable(std::size_t index, tfaot_tensor* description) {
                   });
 }
 
+// Finds a tensor in the lists of all entry points.
+template <typename Tensors>
+void FindEdge(const TensorInfo* tensor, Tensors tensors,
+              std::size_t* entry_point, std::size_t* index) {
+  const List<EntryPointInfo> entries = Model::Info().entry_points;
+  for (std::size_t entry = 0; entry < entries.size(); ++entry) {
+    for (const TensorInfo& other : tensors(entries[entry])) {
+      if (&other != tensor) continue;
+      *entry_point = entry;
+      *index =
+          static_cast<std::size_t>(&other - tensors(entries[entry]).begin());
+    }
+  }
+}
+
+tfaot_status DescribeGradient(std::size_t index, tfaot_gradient* description) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Given(create_error(), "describe_gradient", "description",
+               description)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    const ModelInfo& info = Model::Info();
+    const GradientInfo* gradient =
+        Find(create_error(), "describe_gradient", "gradient", "the model",
+             info.gradients, index);
+    if (gradient == nullptr) return TFAOT_INVALID_ARGUMENT;
+    description->variable =
+        static_cast<std::size_t>(gradient->variable - info.variables.begin());
+    FindEdge(
+        gradient->output,
+        [](const EntryPointInfo& entry) { return entry.outputs; },
+        &description->computed_by, &description->output);
+    FindEdge(
+        gradient->input,
+        [](const EntryPointInfo& entry) { return entry.inputs; },
+        &description->applied_by, &description->input);
+    return TFAOT_OK;
+  });
+}
+
 void* InputValues(tfaot_model* model, std::size_t entry_point,
                   std::size_t index) {
   const TensorInfo* tensor = Input(entry_point, index);

@@ -170,6 +170,34 @@ tfaot_status SeedRandom(tfaot_model* model, std::uint64_t seed) {
   return Seed<Model>(model, seed);
 }
 
+// Only some classes have replicas.
+
+template <typename M, typename = void>
+struct HasReplicas : std::false_type {};
+template <typename M>
+struct HasReplicas<M, decltype(void(std::declval<M&>().set_collectives(
+                          std::declval<const tfaot_collectives*>())))>
+    : std::true_type {};
+
+template <typename M>
+tfaot_status Connect(tfaot_model* self,
+                     const tfaot_collectives* collectives) noexcept {
+  return WithModel(self, "set_collectives", [&]() -> tfaot_status {
+    if constexpr (HasReplicas<M>::value) {
+      return StatusOf(
+          *self, static_cast<M&>(self->model).set_collectives(collectives));
+    } else {
+      return Unsupported(self->error, "set_collectives",
+                         "it has no other replicas");
+    }
+  });
+}
+
+tfaot_status SetCollectives(tfaot_model* model,
+                            const tfaot_collectives* collectives) {
+  return Connect<Model>(model, collectives);
+}
+
 const char* Error(const tfaot_model* model) {
   return model != nullptr ? model->error.c_str() : create_error().c_str();
 }

@@ -115,6 +115,15 @@ struct EntryPointInfo {
   std::int64_t max_batch;  // 0 if it takes no batch
 };
 
+// The gradient of a variable, which one entry point returns and another one
+// takes. In between, a program can combine it with that of other replicas, for
+// which tfaot/gradients.h places all of them in one block.
+struct GradientInfo {
+  const TensorInfo* variable;
+  const TensorInfo* output;
+  const TensorInfo* input;
+};
+
 struct ModelInfo {
   const char* cpp_class;   // "a::b::Class"
   const char* tensorflow;  // the version that it was compiled with
@@ -132,6 +141,8 @@ struct ModelInfo {
   const void* (*const_values)(const void* model, std::size_t slot);
   void (*dims)(const void* model, std::size_t slot, std::int64_t* dims);
   bool (*place)(void* model, std::size_t slot, void* data);
+
+  List<GradientInfo> gradients = {nullptr, 0};
 };
 
 // Returns the tensor that has this TensorFlow name, or else this member, or

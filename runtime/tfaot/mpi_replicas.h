@@ -83,8 +83,6 @@ class MpiReplicas {
   }
 
  private:
-  // How long a wait takes the core. Afterwards, it only looks now and then.
-  static constexpr std::chrono::microseconds kPatience{1000};
   // MPI counts with int.
   static constexpr std::size_t kMost = std::size_t{1} << 30;
 
@@ -187,8 +185,11 @@ class MpiReplicas {
           return 1;
         }
         // Others may need the core, and whoever is late may be very late.
-        if (waited > kPatience) std::this_thread::sleep_for(kPatience / 20);
-        std::this_thread::yield();
+        if (waited > std::chrono::milliseconds(1)) {
+          std::this_thread::sleep_for(std::chrono::microseconds(50));
+        } else {
+          std::this_thread::yield();
+        }
       }
     }
     self.pending_.pop_front();

@@ -227,9 +227,9 @@ void TestPlaceResult() {
 bool RunCollectives(const tfaot::Instance& instance) {
   unsigned char* const data = instance.buffers[0];
   const tfaot_collective calls[] = {
-      {0, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data, 3},
-      {1, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 64, 1},
-      {2, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 128, 16}};
+      {0, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data, 3, nullptr},
+      {1, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 64, 1, nullptr},
+      {2, TFAOT_ALL_REDUCE, TFAOT_ADD, TFAOT_FLOAT32, data + 128, 16, nullptr}};
   for (const auto& call : calls) {
     if (!tfaot::StartCollective(instance, call, call.id < 2)) return false;
   }

@@ -172,6 +172,18 @@ class Frozen:
     """Hash of its dtype, shape, and values, in hexadecimal."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """The gradient of a variable, which one entry point returns and another one takes."""
+
+    variable: int
+    """Its index among the manifest's variables, as those of entry points, outputs, and inputs below."""
+    computed_by: int
+    output: int
+    applied_by: int
+    input: int
+
+
 WEIGHT_DTYPES = ("bfloat16", "int8")
 """The dtypes other than their own in which a target can store its weights."""
 
@@ -237,6 +249,8 @@ class Manifest:
     """Those that are stored in another dtype than the model's."""
     replicas: int = 1
     """How many instances run the model together, and exchange values in its collectives."""
+    gradients: tuple[Gradient, ...] = ()
+    """What programs can combine with other replicas' between two entry points."""
 
     @property
     def written(self) -> tuple[Variable, ...]:
@@ -274,7 +288,7 @@ class Manifest:
             variables=tuple(Use(index, use.written) for index, use in enumerate(entry.variables)),
         )
         calls = tuple(call for call in self.calls if call.entry_point == entry.name)
-        return dataclasses.replace(self, entry_points=(entry,), variables=used, calls=calls)
+        return dataclasses.replace(self, entry_points=(entry,), variables=used, calls=calls, gradients=())
 
     def restored(self) -> tuple[tuple[Variable, ...], ...]:
         """Returns, for each call, the variables that the generated test sets to TensorFlow's values before the call.

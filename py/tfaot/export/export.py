@@ -13,7 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from tfaot.core import caller, fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, replicas, taps, user_config
+from tfaot.export import describe, golden, gradients, initial, replicas, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.batch_independence import check as rows
 from tfaot.export.request import Request
@@ -67,7 +67,9 @@ def export(request: Request) -> None:
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs
     result = dataclasses.replace(
-        result, replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas)
+        result,
+        replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas),
+        gradients=gradients.pairs(described.graph, result, [(entry.inputs, entry.outputs) for entry in whole.entries]),
     )
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:

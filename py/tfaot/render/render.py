@@ -396,6 +396,14 @@ def context_of(
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
         "replicas": manifest.replicas,
+        "gradients": [
+            (
+                gradient.variable,
+                entries[gradient.computed_by].first + len(entries[gradient.computed_by].inputs) + gradient.output,
+                entries[gradient.applied_by].first + gradient.input,
+            )
+            for gradient in manifest.gradients
+        ],
         "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
@@ -499,6 +507,8 @@ def described(manifest: Manifest) -> str:
         del fields[name]
     if fields["replicas"] == 1:
         del fields["replicas"]
+    if not fields["gradients"]:
+        del fields["gradients"]
     for frozen in fields["frozen"]:
         del frozen["sha256"]
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)

@@ -9,11 +9,15 @@
 #include <thread>
 #include <vector>
 
+#include "tests/models/distributed/pair_aot.h"
+#include "tests/models/distributed/scaled_aot.h"
 #include "tests/models/distributed/step_1_aot.h"
 #include "tests/models/distributed/step_2_aot.h"
 #include "tests/models/distributed/step_4_aot.h"
 #include "tests/runtime/expect.h"
+#include "tfaot/gradients.h"
 #include "tfaot/hooks.h"
+#include "tfaot/info.h"
 #include "tfaot/thread_replicas.h"
 
 namespace {
@@ -118,6 +122,89 @@ void TestCancelled() {
   EXPECT(std::strstr(one.error(), "replica 1: its run has ended") != nullptr);
 }
 
+// Gradients of two replicas that a program adds up in one block, for an
+// optimizer that clips them by the norm of all.
+void TestGradients() {
+  using Model = tests::Pair;
+  Model models[3];
+  tfaot::Gradients<Model> own(models[0]), other(models[1]), whole(models[2]);
+  EXPECT(Model::Info().gradients.size() == 8);
+  for (const tfaot::GradientInfo& gradient : Model::Info().gradients) {
+    EXPECT(std::strstr(gradient.variable->name, "sequential/") != nullptr);
+    EXPECT(gradient.output->bytes == gradient.variable->bytes);
+  }
+  EXPECT(own.ok() && own.count() == whole.count() && own.count() % 16 == 0);
+  for (int step = 0; step < kSteps; ++step) {
+    const std::vector<float> rows = Rows(step);
+    for (int rank = 0; rank < 2; ++rank) {
+      std::memcpy(models[rank].grad_x().data(),
+                  &rows[static_cast<std::size_t>(rank) * rows.size() / 2],
+                  rows.size() / 2 * sizeof(float));
+      EXPECT(models[rank].grad());
+    }
+    for (std::size_t i = 0; i < whole.count(); ++i) {
+      whole.data()[i] = (own.data()[i] + other.data()[i]) / 2;
+    }
+    std::memcpy(own.data(), whole.data(), own.count() * sizeof(float));
+    std::memcpy(other.data(), whole.data(), own.count() * sizeof(float));
+    float square = 0;
+    for (std::size_t i = 0; i < whole.count(); ++i) {
+      square += whole.data()[i] * whole.data()[i];
+    }
+    for (Model& model : models) EXPECT(model.apply());
+    EXPECT(std::abs(*models[0].apply_norm() - std::sqrt(square)) < 1e-5f);
+  }
+  for (const tfaot::GradientInfo& gradient : Model::Info().gradients) {
+    for (Model& model : models) {
+      EXPECT(std::memcmp(tfaot::Values(model, *gradient.variable),
+                         tfaot::Values(models[0], *gradient.variable),
+                         gradient.variable->bytes) == 0);
+    }
+  }
+}
+
+// If a gradient of one replica isn't finite, both skip the step, halve the
+// scale, and go on.
+void TestScaled() {
+  tfaot::ThreadReplicas replicas(2);
+  tests::Scaled models[2];
+  float losses[2][kSteps];
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      tests::Scaled& model = models[rank];
+      EXPECT(model.set_collectives(replicas.collectives(rank)));
+      for (int step = 0; step < kSteps; ++step) {
+        const std::vector<float> rows = Rows(0);
+        std::memcpy(model.x().data(),
+                    &rows[static_cast<std::size_t>(rank) * rows.size() / 2],
+                    model.x().size() * sizeof(float));
+        const bool overflows = step == 3 && rank == 1;
+        if (overflows) model.x().data()[0] = 1e30f;
+        const std::vector<float> before(model.sequential_dense_kernel().begin(),
+                                        model.sequential_dense_kernel().end());
+        EXPECT(model.train());
+        const bool same =
+            std::memcmp(before.data(), model.sequential_dense_kernel().data(),
+                        before.size() * sizeof(float)) == 0;
+        EXPECT(same == (step == 3));
+        EXPECT(*model.scale() == (step < 3 ? 1024.0f : 512.0f));
+        losses[rank][step] = *model.loss();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(losses[0][kSteps - 1] < losses[0][0]);
+  for (const tfaot::TensorInfo& variable : tests::Scaled::Info().variables) {
+    // Batch norm has statistics over all rows, so these are equal, too.
+    const bool same =
+        std::memcmp(tfaot::Values(models[0], variable),
+                    tfaot::Values(models[1], variable), variable.bytes) == 0;
+    if (!same) std::printf("%s differs\n", variable.name);
+    EXPECT(same);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -128,5 +215,7 @@ int main() {
   TestLikeOne<tests::DistributedStep4>(losses, 4);
   TestErrors();
   TestCancelled();
+  TestGradients();
+  TestScaled();
   return failed == 0 ? 0 : 1;
 }
