@@ -10,6 +10,9 @@ import tensorflow as tf
 AMPLITUDE = "tfaot_noise_amplitude"
 """`shared_name` of the variable, a float64 scalar, that contains the amplitude. Assign it before running the graph."""
 
+_FEW = 256
+"""How many values of a factor decide first whether its sums can be exact."""
+
 
 def trace_noise(dtype: tf.DType, kind: str) -> Any:
     """Returns `(value, uniform, scale, count)` → the value with noise.
@@ -33,7 +36,13 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
         # A uniform random number has variance 1/12.
         size = amplitude * scale * tf.sqrt(count) * 12.0**0.5
         wide = tf.float64 if dtype in (tf.float64, tf.complex128) else tf.float32
-        change = tf.cast(size, wide) * (tf.cast(uniform, wide) - 0.5)
+        small = tf.cast(size, tf.float32) * (uniform - 0.5)
+        if kind not in ("absolute", "row", "relative") and not dtype.is_complex:
+            rounded = tf.cast(tf.cast(value, kind), dtype)
+            small = tf.where(tf.equal(rounded, value), tf.zeros_like(small), small)
+            if tf.as_dtype(kind).size == 2:
+                value = rounded
+        change = tf.cast(small, wide)
         if kind == "absolute":
             return value + tf.cast(change, dtype)
         if kind == "row":
@@ -44,11 +53,6 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
             return value + tf.complex(change * norm, other * norm)
         if dtype in (tf.complex64, tf.complex128):
             return value * tf.cast(1 + change, dtype)
-        if kind != "relative":
-            rounded = tf.cast(tf.cast(value, kind), dtype)
-            change = tf.where(tf.equal(rounded, value), tf.zeros_like(change), change)
-            if tf.as_dtype(kind).size == 2:
-                value = rounded
         return tf.cast(tf.cast(value, wide) * (1 + change), dtype)
 
     return noise.get_concrete_function()
@@ -110,18 +114,25 @@ def trace_rounds(groups: tuple[int, ...], types: tuple[int, ...], digits: int, p
       product: whether terms are multiplied with each other, not added.
     """
 
-    def bits(values: Any) -> Any:
+    def scaled(values: Any) -> Any:
         largest = tf.reduce_max(tf.abs(values))
         power = 2.0 ** (
             tf.math.ceil(tf.math.log(tf.maximum(largest, 1e-300)) / tf.math.log(tf.constant(2.0, tf.float64)))
         )
-        scaled = values * (2.0**digits / power)
-        whole = tf.reduce_all(tf.equal(scaled, tf.math.rint(scaled)))
-        number = tf.cast(scaled, tf.int64)
+        return values * (2.0**digits / power)
+
+    def are_whole(numbers: Any) -> Any:
+        return tf.reduce_all(tf.equal(numbers, tf.math.rint(numbers)))
+
+    def bits(values: Any) -> Any:
+        # If few values have too many bits, all of them have. Nothing is computed for the others then, which are most.
+        few = are_whole(scaled(values[:_FEW]))
+        numbers = scaled(values[: tf.where(few, tf.size(values), 0)])
+        number = tf.cast(numbers, tf.int64)
         lowest = tf.bitwise.bitwise_and(number, -number)
         least = tf.reduce_min(tf.where(tf.equal(lowest, 0), tf.constant(1 << digits, tf.int64), lowest))
         most = digits - tf.math.log(tf.cast(least, tf.float64)) / tf.math.log(tf.constant(2.0, tf.float64))
-        return tf.where(whole, most, tf.constant(1024.0, tf.float64))
+        return tf.where(few & are_whole(numbers), most, tf.constant(1024.0, tf.float64))
 
     @tf.function(  # type: ignore[untyped-decorator]
         input_signature=[tf.TensorSpec([], tf.float64), *(tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in types)],
