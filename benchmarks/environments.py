@@ -43,8 +43,9 @@ def python(name: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     pip += ["--require-hashes", "--only-binary=:all:", "--requirement", str(lock)]
+    variables = {**os.environ, "PYTHONPATH": ""}  # whose packages pip would take for its own
     for command in ([sys.executable, "-m", "venv", str(folder)], pip):
-        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        done = subprocess.run(command, capture_output=True, check=False, text=True, env=variables)
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -83,8 +84,23 @@ def results(archive: zipfile.ZipFile, folder: Path) -> list[tuple[str, str, str]
     ]
 
 
-def table(columns: dict[str, list[tuple[str, str, str]]]) -> str:
-    """Returns a row for each family, and one for each program that isn't right."""
+def seconds_of_constant(megabytes: int, folder: Path) -> float:
+    """Returns the CPU time in which a program with a large constant, as text, becomes a graph."""
+    from tfaot.export.sources.stablehlo import StablehloSource
+    from tfaot.export.traced import Dims
+
+    values = np.random.default_rng(0).standard_normal(megabytes * 250_000).astype(np.float32)
+    type_, path = f"tensor<{values.size}xf32>", folder / "constant.mlir"
+    constant = f'%0 = stablehlo.constant dense<"0x{values.tobytes().hex().upper()}"> : {type_}'
+    add = f"%1 = stablehlo.add %arg0, %0 : {type_}\n return %1 : {type_}"
+    path.write_text(f"module {{\n func.func public @main(%arg0: {type_}) -> {type_} {{\n {constant}\n {add}\n }}\n}}\n")
+    start = time.process_time()
+    StablehloSource(str(path)).function("main", Dims({}))
+    return time.process_time() - start
+
+
+def table(columns: dict[str, list[tuple[str, str, str]]], times: str) -> str:
+    """Returns a row for each family, and one for each program that isn't right. `times` are words about times."""
     counts = [
         "| family | programs | " + " | ".join(f"JAX {version}" for version in columns) + " |",
         "|---|---|" + "---|" * len(columns),
@@ -100,7 +116,8 @@ def table(columns: dict[str, list[tuple[str, str, str]]]) -> str:
         for f, name, said in first
         if said != RIGHT
     ]
-    total = f"{sum(said == RIGHT for _, _, said in first)} of {len(first)} programs are right with JAX {next(iter(columns))}."
+    number = sum(said == RIGHT for _, _, said in first)
+    total = f"{number} of {len(first)} programs are right with JAX {next(iter(columns))}. {times}"
     return "\n".join([*counts, "", total, "", *(wrong if len(wrong) > 2 else [])])
 
 
@@ -122,8 +139,12 @@ def main() -> None:
         for path in paths:
             with zipfile.ZipFile(path) as archive:
                 index = json.loads(archive.read("index.json"))
+                start = time.process_time()
                 columns[index["jax"]] = [row for row in results(archive, folder) if row[0] != REFUSED]
-    text = table(columns)
+                mean = (time.process_time() - start) / len(index["programs"])
+        times = f"A program takes {mean:.1f} s to convert and run, and one with a constant of 100 MB as text "
+        times += f"{seconds_of_constant(100, folder):.1f} s."
+    text = table(columns, times)
     if flags.page:
         page = Path(flags.page).read_text(encoding="utf-8")
         start, end = page.index(BEGIN) + len(BEGIN), page.index(END)

@@ -113,6 +113,38 @@ CASES = {
         ROWS % "sum" + " / tf.math.unsorted_segment_sum(tf.ones(6), i, 4)[:, None]",
         IDS,
     ),
+    "AudioSpectrogram": Case(
+        "tf.raw_ops.AudioSpectrogram(input=x, window_size=64, stride=32)[0]",
+        "use tf.signal.stft, and take the absolute value",
+        "tf.abs(tf.signal.stft(x[:, 0], 64, 32))",
+        "x: (160, 1) float32",
+    ),
+    "FractionalMaxPool": Case(
+        "tf.nn.fractional_max_pool(x, 1.5, seed=3)[0]",
+        "use tf.nn.max_pool2d",
+        "tf.nn.max_pool2d(x, 2, 2, 'SAME')",
+        IMAGE,
+        same=False,
+    ),
+    "HistogramFixedWidth": Case(
+        "tf.histogram_fixed_width(x, [0.0, 2.0], 5)",
+        "use tf.math.unsorted_segment_sum of ones, by the values' bins as integers",
+        "tf.math.unsorted_segment_sum(tf.ones((3, 4), tf.int32), tf.clip_by_value(tf.cast(x * 2.5, tf.int32), 0, 4), 5)",
+    ),
+    "MaxPoolWithArgmax": Case(
+        "tf.cast(tf.nn.max_pool_with_argmax(x, 2, 2, 'VALID')[0], tf.float32)",
+        "use tf.image.extract_patches, tf.reduce_max, and tf.argmax",
+        """
+        patches = tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID")
+        patches = tf.reshape(patches, (1, 3, 3, 4, 2))
+        tf.reduce_max(patches, 3) + 0.0 * tf.cast(tf.argmax(patches, 3), tf.float32)""",
+        IMAGE,
+    ),
+    "TridiagonalSolve": Case(
+        "tf.linalg.tridiagonal_solve((0.1 * x[0], x[1] + 9.0, 0.2 * x[2]), x[0], 'sequence')",
+        "pass partial_pivoting=False to tf.linalg.tridiagonal_solve",
+        "tf.linalg.tridiagonal_solve((0.1 * x[0], x[1] + 9.0, 0.2 * x[2]), x[0], 'sequence', partial_pivoting=False)",
+    ),
     "NthElement": Case("tf.raw_ops.NthElement(input=x, n=1)", "use tf.sort, and take the element", "tf.sort(x)[:, 1]"),
     "Dilation2D": Case(
         """tf.nn.dilation2d(x, tf.zeros((3, 3, 2)), [1, 1, 1, 1], "VALID", "NHWC", [1, 1, 1, 1])""",

@@ -330,6 +330,10 @@ REWRITES: Mapping[str, str] = {
     "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",
     "SegmentMin": "use tf.math.unsorted_segment_min with a constant num_segments",
     "SegmentProd": "use tf.math.unsorted_segment_prod with a constant num_segments",
+    "AudioSpectrogram": "use tf.signal.stft, and take the absolute value",
+    "FractionalMaxPool": "use tf.nn.max_pool2d",
+    "HistogramFixedWidth": "use tf.math.unsorted_segment_sum of ones, by the values' bins as integers",
+    "MaxPoolWithArgmax": "use tf.image.extract_patches, tf.reduce_max, and tf.argmax",
     "NthElement": "use tf.sort, and take the element",
     "Dilation2D": "use tf.image.extract_patches, and take the maximum",
     "CropAndResize": "crop with tf.gather, and resize with tf.image.resize",
@@ -356,6 +360,9 @@ BOUNDED_LOOP = (
     "static shape"
 )
 """What to do about a loop whose lists have no bound."""
+
+PIVOTING = "pass partial_pivoting=False to tf.linalg.tridiagonal_solve, or use tf.linalg.solve on the whole matrix"
+"""What to do about a tridiagonal system that is solved with pivoting."""
 
 SLICE_ASSIGNMENT = (
     "write rows by index: variable.scatter_nd_update([[i]], [row]), or tf.tensor_scatter_nd_update(tensor, [[i]], [row]); "

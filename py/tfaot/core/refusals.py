@@ -70,6 +70,16 @@ def explained(message: str, request: Origin, what: str) -> TfaotError | None:
     return next((error for cause in _CAUSES if (error := cause(message, request, what))), None)
 
 
+def _pivoting(message: str, request: Origin, what: str) -> TfaotError | None:
+    if "not yet support pivoting" not in message:
+        return None
+    return TfaotError(
+        f"{what}: XLA solves tridiagonal systems without pivoting only",
+        details="\n".join(mentioned(message, sources_of(request))),
+        do=knowledge.PIVOTING,
+    )
+
+
 def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | None:
     if not re.search(r"requires a fixed (tensor list|stack) size", message):
         return None
@@ -172,7 +182,8 @@ def _by_op(texts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {text}" if len(ops) > 1 else text for text, names in ops.items())
 
 
-_CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (
+_CAUSES = (
+    _pivoting,
     _unbounded_loop,
     _unsupported_ops,
     _slice_assignment,
