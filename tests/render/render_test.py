@@ -292,44 +292,6 @@ class GoldenTest(RenderTest):
         ):
             self.render()
 
-    def test_arguments_and_results(self) -> None:
-        """Protects tfcompile's order: inputs, then variables; outputs, their sizes, then written variables."""
-        context = stage.context_of(SMALL, header="h", compiled=compiled(SMALL, "small"), embed=True)
-        (function,) = context["entries"][0].functions
-        self.assertEqual((function.num_args, function.num_results), (5, 4))
-        self.assertEqual(
-            [(arg.index, arg.get) for arg in function.args],
-            [
-                (0, "impl.places[0]"),
-                (1, "impl.places[1]"),
-                (2, "impl.variables.own_data(0)"),
-                (3, "impl.variables.data(1)"),
-                (4, "impl.variables.own_data(2)"),
-            ],
-        )
-        self.assertEqual(
-            [member.get for member in context["entries"][0].outputs],
-            [f"impl.Placed({i + 2}, impl.Run_.result_data({i}))" for i in (0, 1)],
-        )
-        self.assertEqual([(back.result, back.bytes) for back in function.back], [(2, 48), (3, 8)])
-
-        context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
-        train, embed, tag, count = context["entries"]
-        self.assertEqual([(f.batch, f.num_args, f.num_results) for f in train.functions], [(0, 3, 5)])
-        self.assertEqual([(f.batch, f.num_args, f.num_results) for f in embed.functions], [(1, 3, 1), (8, 3, 1)])
-        self.assertEqual(train.outputs[1].size, "impl.Train_.result_data(2)")
-        self.assertEqual([(back.result, back.bytes) for back in train.functions[0].back], [(3, 24), (4, 24)])
-        for function in embed.functions:
-            self.assertEqual([(feed.index, feed.row_bytes) for feed in function.feeds], [(0, 8)])
-            self.assertEqual([(fetch.index, fetch.row_bytes) for fetch in function.fetches], [(0, 32)])
-            self.assertEqual(
-                [(arg.index, arg.get) for arg in function.args], [(1, "impl.places[4]"), (2, "impl.variables.data(0)")]
-            )
-
-        self.assertEqual([(f.bucket, f.batch) for f in tag.functions], [(4, 1), (4, 8), (16, 1), (16, 8)])
-        self.assertEqual([f.arg_bytes for f in tag.functions], [(4 * n * b, 4, 64) for n in (4, 16) for b in (1, 8)])
-        self.assertEqual([back.result for back in count.functions[0].back], [3])
-
     def test_other_functions(self) -> None:
         """Protects the linker: the rules compiled the same functions that the manifest's class calls."""
         every = compiled(FAMILY, "family")

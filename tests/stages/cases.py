@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,25 @@ class Case:
     """The rest of the line that ends the text."""
     wanted: str
     """Without its last line break."""
+
+
+def read(file: Path, starts: Mapping[str, str] | None = None) -> Iterator[tuple[str, str, Case]]:
+    """Yields each case's name, what it protects, and the case.
+
+    Args:
+      file: the table.
+      starts: more first lines that texts can name.
+    """
+    all_starts = {"": "", **(starts or {})}
+    for block in re.split(r"^=== ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        title, _, body = block.partition("\n")
+        if title.startswith("@"):
+            all_starts[title[1:]] = body
+            continue
+        match = re.fullmatch(r"(?:@(\w+)\n)?((?:.*\n)*?)--- ?(.*)\n((?:.*\n)*)", body)
+        assert match is not None, f"{file}: {title} has no line that starts with ---"
+        name, _, protects = title.partition(": ")
+        yield name, protects, Case(all_starts[match[1] or ""] + match[2], match[3], match[4].rstrip("\n"))
 
 
 def declare(
@@ -44,24 +63,16 @@ def declare(
       test_class: the class.
       file: the table.
       run: checks a case.
-      starts: more first lines that texts can name.
+      starts: as in `read`.
       where: chooses among the cases.
     """
-    all_starts = {"": "", **(starts or {})}
-    for block in re.split(r"^=== ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        title, _, body = block.partition("\n")
-        if title.startswith("@"):
-            all_starts[title[1:]] = body
+    for name, protects, case in read(file, starts):
+        if not where(case):
             continue
-        match = re.fullmatch(r"(?:@(\w+)\n)?((?:.*\n)*?)--- ?(.*)\n((?:.*\n)*)", body)
-        assert match is not None, f"{file}: {title} has no line that starts with ---"
-        case = Case(all_starts[match[1] or ""] + match[2], match[3], match[4].rstrip("\n"))
 
         def test(self: unittest.TestCase, case: Case = case) -> None:
             run(self, case)
 
-        if not where(case):
-            continue
-        name, _, test.__doc__ = title.partition(": ")
+        test.__doc__ = protects
         assert not hasattr(test_class, f"test_{name}"), f"{file}: {name} is there twice"
         setattr(test_class, f"test_{name}", test)

@@ -34,10 +34,9 @@ class Ran:
 class FinishedTest(StageTest):
     """A test that saves a model in one child and reads it in another, as a build would."""
 
-    def make(self, function: Callable[[str], Any]) -> Any:
-        """Calls a function that saves something to the folder, and returns its result."""
-        folder = str(self.folder)
-        return isolate.run_isolated(lambda: function(folder), what="saving")
+    def make(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Calls a function that saves something to the folder, its first argument, and returns its result."""
+        return isolate.run_isolated(lambda: function(str(self.folder), *arguments, **options), what="saving")
 
     def ran(
         self,
