@@ -11,6 +11,7 @@ A block `=== @START` has the first lines of the texts that name it.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import unittest
@@ -76,3 +77,14 @@ def declare(
         test.__doc__ = protects
         assert not hasattr(test_class, f"test_{name}"), f"{file}: {name} is there twice"
         setattr(test_class, f"test_{name}", test)
+
+
+def check_facts(test: unittest.TestCase, facts: str, scope: dict[str, Any]) -> None:
+    """Checks expressions, one per line, which must be true. Of `a == b`, both sides are shown if they differ."""
+    for fact in facts.splitlines():
+        body = ast.parse(fact, mode="eval").body
+        if isinstance(body, ast.Compare) and isinstance(body.ops[0], ast.Eq) and len(body.ops) == 1:
+            sides = (ast.Expression(side) for side in (body.left, body.comparators[0]))
+            test.assertEqual(*(eval(compile(side, fact, "eval"), scope) for side in sides), fact)
+        else:
+            test.assertTrue(eval(fact, scope), fact)
