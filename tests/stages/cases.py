@@ -80,11 +80,18 @@ def declare(
 
 
 def check_facts(test: unittest.TestCase, facts: str, scope: dict[str, Any]) -> None:
-    """Checks expressions, one per line, which must be true. Of `a == b`, both sides are shown if they differ."""
+    """Checks expressions, one per line, which must be true. Of `a == b`, both sides are shown if they differ.
+
+    Lines can also be assignments.
+    """
     for fact in facts.splitlines():
-        body = ast.parse(fact, mode="eval").body
-        if isinstance(body, ast.Compare) and isinstance(body.ops[0], ast.Eq) and len(body.ops) == 1:
-            sides = (ast.Expression(side) for side in (body.left, body.comparators[0]))
+        statement = ast.parse(fact).body[0]
+        if not isinstance(statement, ast.Expr):
+            exec(fact, scope)
+            continue
+        value = statement.value
+        if isinstance(value, ast.Compare) and isinstance(value.ops[0], ast.Eq) and len(value.ops) == 1:
+            sides = (ast.Expression(side) for side in (value.left, value.comparators[0]))
             test.assertEqual(*(eval(compile(side, fact, "eval"), scope) for side in sides), fact)
         else:
             test.assertTrue(eval(fact, scope), fact)
