@@ -122,8 +122,8 @@ class AdviceTest(harness.StageTest):
 
     def test_sizes(self) -> None:
         """Protects the advice on open sizes and ranks, which a batch changes: what it prints builds."""
-        cases = [("None", (), "[]"), ("(None, 3)", (), "[1, 3]"), ("(None, None, 3)", (1, 4), "[None, 1, 3]")]
-        for shape, batch_sizes, advice in cases:
+        shapes = [("None", (), "[]"), ("(None, 3)", (), "[1, 3]"), ("(None, None, 3)", (1, 4), "[None, 1, 3]")]
+        for shape, batch_sizes, advice in shapes:
             model = (
                 f"import tensorflow as tf\n@tf.function(input_signature=[tf.TensorSpec({shape}, name='x')])\n"
                 "def model(x):\n    return tf.sin(x)\n"
