@@ -30,13 +30,13 @@ class Row:
 
 def rows(log: pathlib.Path) -> list[Row]:
     """Returns all comparisons in a log. Ends the process if there are none."""
-    found = []
+    rows = []
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
             if match := _ROW.match(line):
                 step, name, _, ulp, share, sees, checked, verdict = match.groups()
                 numbers = float(ulp), float(share) / 100, float(sees), float(checked) / 100
-                found.append(Row(int(step), name, *numbers, verdict or ""))
-    if not found:
+                rows.append(Row(int(step), name, *numbers, verdict or ""))
+    if not rows:
         sys.exit(f"{log} contains no table of comparisons: run ./bazelw test //examples/... first")
-    return found
+    return rows

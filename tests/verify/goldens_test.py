@@ -100,7 +100,7 @@ class GoldensTest(StageTest):
         """Returns what the generated test reads, in order, by the goldens' names, without what accompanies a value."""
         source = self.rendered_test(exported)
         read = re.findall(r"verifier\.Initial\(.*?initial\.(\w+)\(\)\);", source)
-        found = [f"initial/{name}" for name in read]
+        names = [f"initial/{name}" for name in read]
         bodies = {
             name: [
                 member + ("/free" if kind == "CheckFree" else "")
@@ -118,10 +118,10 @@ class GoldensTest(StageTest):
             if restored:
                 before.append(restored.removeprefix("mutable_"))  # of a variable that the model only reads
                 continue
-            found += [f"step{step}/{member}/before" for member in before]
-            found += [f"step{step}/{member}" for member in bodies[name]]
+            names += [f"step{step}/{member}/before" for member in before]
+            names += [f"step{step}/{member}" for member in bodies[name]]
             before = []
-        return found
+        return names
 
     def assert_read_in_order(self, exported: Exported, goldens: dict[str, Array]) -> None:
         """Checks that the generated test reads the file's contents by position."""
@@ -187,7 +187,7 @@ def model_fn(features, labels):
         def fed(name: str) -> list[str]:
             return [name + "/drawn", name]
 
-        step = [name for each in inputs for name in fed(each)]
+        step = [name for tensor in inputs for name in fed(tensor)]
         step += [*comparison("y"), *comparison("y/free"), *comparison("z"), *comparison("z/free")]
         step += comparison("w_kernel")
         self.assertEqual(
@@ -328,12 +328,12 @@ table = tf.Variable(np.random.default_rng(1).standard_normal((50, 8)).astype(np.
 
 
 def model(big, branch, bucket, label, length, number, pair, seed, token):
-    known = tf.nn.embedding_lookup(table, token - 1)
+    rows = tf.nn.embedding_lookup(table, token - 1)
     mask = tf.sequence_mask(length, 12, tf.float32)
-    logits = (known * mask[:, :, None]) @ tf.eye(8, 7)
+    logits = (rows * mask[:, :, None]) @ tf.eye(8, 7)
     return {
         "big": tf.reduce_sum(tf.nn.embedding_lookup(table, big), 0),
-        "branch": tf.switch_case(branch, [lambda: known * 2, lambda: known + 1, lambda: known - 3]),
+        "branch": tf.switch_case(branch, [lambda: rows * 2, lambda: rows + 1, lambda: rows - 3]),
         "bucket": tf.gather([[0.5, 2.0], [3.0, 4.0], [7.0, 1.0]], tf.searchsorted([20, 45], bucket)),
         "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(label, [-1, 12]), logits),
         "noise": tf.random.stateless_normal([4], seed),
@@ -467,10 +467,10 @@ v1 = tf.compat.v1
 
 def model(x):
     scale, offset = tf.constant([0.5, 2.0, 1.0]), tf.constant([0.1, 0.2, 0.3])
-    given = [] if {training} else [tf.constant([0.1, -0.2, 0.3]), tf.constant([1.5, 0.5, 1.0])]
+    moments = [] if {training} else [tf.constant([0.1, -0.2, 0.3]), tf.constant([1.5, 0.5, 1.0])]
     with tf.GradientTape() as tape:
         tape.watch([x, scale, offset])
-        y, mean, variance = v1.nn.fused_batch_norm(x, scale, offset, *given, is_training={training})
+        y, mean, variance = v1.nn.fused_batch_norm(x, scale, offset, *moments, is_training={training})
         loss = tf.reduce_sum(y * y * y)
     return {{"y": y, "mean": mean, "variance": variance, **dict(zip("abc", tape.gradient(loss, [x, scale, offset])))}}
 """,

@@ -21,10 +21,10 @@ def call(module: Any, entry_point: str, inputs: Sequence[Any]) -> Any:
     model = module.model
     if entry_point == "call":
         return model(*inputs)
-    found = model if hasattr(model, entry_point.partition(".")[0]) else module
+    callee = model if hasattr(model, entry_point.partition(".")[0]) else module
     for part in entry_point.split("."):
-        found = getattr(found, part)
-    return found(*inputs)
+        callee = getattr(callee, part)
+    return callee(*inputs)
 
 
 class EagerTest(StageTest):

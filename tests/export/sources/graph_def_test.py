@@ -550,16 +550,16 @@ class DeclaredTest(Base):
         )
         self.compile(exported)
         values = {"b": np.array([1, 2], np.float32), "w": np.ones([3, 2], np.float32)}
-        given = self.export(model, weights=values)
-        self.assertEqual([v.unset for v in given.manifest.variables], [False, False])
-        self.assertEqual(given.variables["b"].tolist(), [1, 2])
+        set_by_weights = self.export(model, weights=values)
+        self.assertEqual([v.unset for v in set_by_weights.manifest.variables], [False, False])
+        self.assertEqual(set_by_weights.variables["b"].tolist(), [1, 2])
 
     def test_with_values(self) -> None:
         """Protects a checkpoint beside a config that declares variables: they start with the checkpoint's values."""
         wanted = self.make(save, dense)
         exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"))
         self.assertEqual([(v.name, v.unset) for v in exported.manifest.variables], [("b", False)])
-        self.assertEqual([each.name for each in exported.manifest.frozen], ["w"])
+        self.assertEqual([variable.name for variable in exported.manifest.frozen], ["w"])
         self.assertEqual(exported.variables["b"].tolist(), [0.5, 0.5])
         self.assertEqual(np.shape(wanted[0]), (2, 2))
 
@@ -568,7 +568,7 @@ class DeclaredTest(Base):
         self.make(save, dense)
         exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"), frozen=("*",))
         self.assertEqual(exported.manifest.variables, ())
-        self.assertEqual({each.name for each in exported.manifest.frozen}, {"w", "b"})
+        self.assertEqual({variable.name for variable in exported.manifest.frozen}, {"w", "b"})
         self.compile(exported)
 
     def test_not_needed(self) -> None:

@@ -63,13 +63,13 @@ def input_fn(entry_point):
 
 def call_form(module: Any, entry_point: str, inputs: Sequence[Any]) -> Any:
     """Calls a model of `FORMS`."""
-    found = getattr(module, entry_point)
+    form = getattr(module, entry_point)
     if entry_point == "by_key":
         b, c, a = inputs
-        return found({"z": a, "b": b, "c": c}, training=False)
+        return form({"z": a, "b": b, "c": c}, training=False)
     if entry_point == "by_place":
-        return found(list(inputs), training=False)
-    return found(*inputs) if entry_point == "layer" else found(*inputs, training=False)
+        return form(list(inputs), training=False)
+    return form(*inputs) if entry_point == "layer" else form(*inputs, training=False)
 
 
 def call(module: Any, entry_point: str, inputs: Sequence[Any]) -> Any:
