@@ -2,6 +2,7 @@
 
 import random
 import unittest
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -9,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.cluster.cutting import Made, both, effects, made
+from tests.stages import cases
 from tfaot.cluster.control_flow import FUNCTIONAL
 
 v1 = tf.compat.v1
@@ -47,8 +49,8 @@ class ClustersTest(unittest.TestCase):
         theirs, ours = both(cut, variables)
         for values in steps:
             results = [*zip(theirs.step(values), ours.step(values), strict=True)]
-            after, found = theirs.variables(), ours.variables()
-            for expected, got in (*results, *((after[name], found[name]) for name in after)):
+            before, after = theirs.variables(), ours.variables()
+            for expected, got in (*results, *((before[name], after[name]) for name in before)):
                 if close:
                     np.testing.assert_allclose(expected, got, rtol=close, atol=close)
                 else:
@@ -69,94 +71,28 @@ class ClustersTest(unittest.TestCase):
             session.run(v1.global_variables_initializer())
             for values in steps:
                 expected = session.run(outputs, dict(zip(inputs, values, strict=True)))
-                for each, got in zip(expected, ours.step(values), strict=True):
-                    np.testing.assert_allclose(each, got, rtol=1e-6, atol=1e-6)
+                for wanted, got in zip(expected, ours.step(values), strict=True):
+                    np.testing.assert_allclose(wanted, got, rtol=1e-6, atol=1e-6)
 
-    def test_around_an_op_that_does_not_compile(self) -> None:
-        """What comes before an op without a kernel and what comes after it are two clusters, because one would be a cycle."""
+    def check_case(self, case: cases.Case) -> None:
+        """Checks a case of `clusters.txt`: what makes a graph from inputs float32[4] and bool[], and cuts it, and facts."""
         with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            before = tf.exp(tf.sin(x))
-            text = tf.strings.length(tf.strings.as_string(before, precision=2))
-            y = tf.cos(before) + tf.cast(text, tf.float32)
-            cut = made(graph, [x], [y])
-        self.assertEqual(cut.operations, [["Cos", "Exp", "Sin"], ["AddV2", "Cast"]])
-        self.assertEqual(cut.reason("AsString"), "it computes on string")
-        self._same(cut, [_X])
+            scope = {"X": _X, "np": np, "tf": tf, "v1": v1}
+            scope |= {"p": v1.placeholder(tf.bool, [], "p"), "x": v1.placeholder(tf.float32, [4], "x")}
+            scope["made"] = lambda inputs, outputs, **options: made(graph, inputs, outputs, **options)
+            scope["same"] = lambda *steps, **options: self._same(scope["cut"], *steps, **options) is None
+            exec(case.text, scope)
+            cases.check_facts(self, case.wanted, scope)
 
     def test_a_name_says_nothing(self) -> None:
         """The same graph gives the same clusters under the same names, every time."""
-        found = []
+        graphs = []
         for _ in range(2):
             with tf.Graph().as_default() as graph:
                 x = v1.placeholder(tf.float32, [4], "x")
                 y = tf.exp(tf.sin(x)) + tf.cos(x)
-                found.append(made(graph, [x], [y]).cut.graph.SerializeToString(deterministic=True))
-        self.assertEqual(*found)
-
-    def test_unknown_sizes(self) -> None:
-        """Ops on tensors whose sizes aren't known stay, and so does only what is between them and a known size."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [None, 4], "x")
-            y = tf.exp(tf.ensure_shape(tf.sin(x), [3, 4])) * 2.0
-            cut = made(graph, [x], [y])
-        self.assertEqual(cut.operations, [["Exp", "Mul"]])
-        self.assertEqual(cut.reason("Sin"), "sizes aren't known")
-        self._same(cut, [np.ones([3, 4], np.float32)])
-
-    def test_an_argument_that_must_be_constant(self) -> None:
-        """An op whose axis is an input stays, and one whose axis is a constant doesn't."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [2, 4], "x")
-            axis = v1.placeholder(tf.int32, [], "axis")
-            y = tf.cumsum(tf.sin(x), axis)
-            z = tf.cumsum(tf.cos(x), 1)
-            cut = made(graph, [x, axis], [y, z])
-        self.assertEqual(cut.operations, [["Cos", "Cumsum"], ["Sin"]])
-        self.assertIn("its argument axis must be known at build time", str(cut.found.left.values()))
-
-    def test_constants_are_copied(self) -> None:
-        """A constant that two clusters and TensorFlow use is in both clusters, and isn't handed to them."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            scale = tf.constant([1.0, 2.0, 3.0, 4.0]) * 2.0
-            y = tf.sin(x) * scale
-            text = tf.strings.to_number(tf.strings.as_string(y))
-            z = tf.cos(text) * scale
-            cut = made(graph, [x], [z, tf.strings.as_string(scale)])
-        self.assertEqual([part.inputs for part in cut.cut.parts], [("x:0",), ("StringToNumber:0",)])
-        self._same(cut, [_X])
-
-    def test_known_sizes_are_constants(self) -> None:
-        """A shape that comes from a tensor of known size doesn't end a cluster."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [2, 4], "x")
-            y = tf.sin(x)
-            z = tf.exp(tf.reshape(tf.cos(y), [tf.size(y)]))
-            cut = made(graph, [x], [z])
-        self.assertEqual(cut.operations, [["Cos", "Exp", "Reshape", "Sin"]])
-        self._same(cut, [np.ones([2, 4], np.float32)])
-
-    def test_moving_data_is_no_cluster(self) -> None:
-        """Ops that only move data aren't compiled, and nor is a cluster below the smallest size."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [2, 4], "x")
-            y = tf.concat([tf.transpose(x), tf.reverse(tf.transpose(x), [0])], 0)
-            self.assertEqual(made(graph, [x], [y]).operations, [])
-            z = tf.sin(tf.cos(y))
-            self.assertEqual(made(graph, [x], [z], least=3).operations, [])
-            self.assertEqual(len(made(graph, [x], [z], least=2).operations), 1)
-
-    def test_free_ops_at_the_edge(self) -> None:
-        """A reshape at a cluster's edge stays: TensorFlow's is free, and a second copy of a value would cross."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [2, 4], "x")
-            y = tf.sin(tf.reshape(x, [8]))
-            z = tf.reshape(y, [4, 2])
-            cut = made(graph, [x], [y, z])
-        self.assertEqual(cut.operations, [["Sin"]])
-        self.assertEqual([part.outputs for part in cut.cut.parts], [("Sin:0",)])
-        self._same(cut, [np.ones([2, 4], np.float32)])
+                graphs.append(made(graph, [x], [y]).cut.graph.SerializeToString(deterministic=True))
+        self.assertEqual(*graphs)
 
     def test_checks_stay(self) -> None:
         """TensorFlow still refuses values that a check refuses, because XLA would drop the check."""
@@ -168,21 +104,6 @@ class ClustersTest(unittest.TestCase):
         ours.step([np.abs(_X)])
         with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "a root"):
             ours.step([_X])
-
-    def test_functions_are_inlined(self) -> None:
-        """A function that holds an op without a kernel doesn't keep its other ops from being compiled."""
-
-        @tf.function(autograph=False)
-        def halves(x: tf.Tensor) -> tf.Tensor:
-            y = tf.exp(tf.sin(x))
-            return tf.cos(tf.strings.to_number(tf.strings.as_string(y))) * 2.0
-
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            cut = made(graph, [x], [tf.tan(halves(x))])
-        wires = {"Identity", "IdentityN"}
-        self.assertEqual([sorted(set(ops) - wires) for ops in cut.operations], [["Exp", "Sin"], ["Cos", "Mul", "Tan"]])
-        self._same(cut, [_X])
 
     def test_loops_of_functions(self) -> None:
         """A loop whose body compiles is in a cluster. One whose body holds an op without a kernel is cut, nested branches too."""
@@ -291,88 +212,6 @@ class ClustersTest(unittest.TestCase):
         self.assertEqual(cut.operations, [])
         self.assertIn("AsString", cut.reason("StatelessWhile"))
 
-    def test_branches_of_switch_and_merge(self) -> None:
-        """A cluster never spans branches. Each branch's ops run only if it is taken, and the results are the same."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            p = v1.placeholder(tf.bool, [], "p")
-            shared = tf.sin(x) * 3.0
-            y = v1.cond(
-                p,
-                lambda: tf.exp(tf.cos(shared) + 1.0) * tf.constant([1.0, 2.0, 3.0, 4.0]),
-                lambda: tf.tan(tf.abs(shared) - 1.0),
-            )
-            z = tf.sqrt(tf.abs(y)) + 1.0
-            cut = made(graph, [x, p], [z])
-        self.assertEqual(
-            sorted(cut.operations),
-            sorted([["Mul", "Sin"], ["AddV2", "Cos", "Exp", "Mul"], ["Abs", "Sub", "Tan"], ["Abs", "AddV2", "Sqrt"]]),
-        )
-        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
-
-    def test_a_value_that_a_branch_shares(self) -> None:
-        """A node that always runs isn't in a cluster with a branch's node that uses it, or else it would run only there."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            p = v1.placeholder(tf.bool, [], "p")
-            switch = tf.raw_ops.Switch(data=x, pred=p)
-            always = tf.sin(tf.cos(x))
-            taken = tf.exp(tf.tan(switch.output_true)) + always
-            y = tf.raw_ops.Merge(inputs=[taken, switch.output_false]).output
-            cut = made(graph, [x, p], [tf.ensure_shape(y, [4]) + 1.0, tf.tanh(always)])
-        self.assertIn(["Cos", "Sin", "Tanh"], cut.operations)
-        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
-
-    def test_a_branch_without_inputs(self) -> None:
-        """A cluster that only its branch's control inputs keep from running still doesn't run in the other branch."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            p = v1.placeholder(tf.bool, [], "p")
-            y = v1.cond(p, lambda: tf.exp(tf.constant([1.0, 2.0, 3.0, 4.0])), lambda: tf.cos(x) * 2.0)
-            cut = made(graph, [x, p], [tf.sqrt(y)])
-        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
-
-    def test_a_dead_branch(self) -> None:
-        """A branch that a constant condition never takes is no obstacle."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            p = tf.constant(False)
-            y = v1.cond(p, lambda: tf.strings.to_number(tf.strings.as_string(tf.exp(x) + 1.0)), lambda: tf.cos(x) * 2.0)
-            cut = made(graph, [x], [tf.ensure_shape(y, [4]) + 1.0])
-        self._same(cut, [_X])
-
-    def test_loops_of_enter_and_exit(self) -> None:
-        """The body of a TensorFlow 1 loop is a cluster of its own, which runs in each step."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            y = v1.while_loop(
-                lambda i, z: i < 3,
-                lambda i, z: (i + 1, tf.exp(tf.sin(z)) * tf.cos(x)),
-                [tf.constant(0), tf.abs(x) + 1.0],
-            )[1]
-            cut = made(graph, [x], [tf.sqrt(tf.abs(y))], least=2)
-        self.assertIn(["Cos", "Exp", "Mul", "Sin"], cut.operations)
-        self.assertIn(["Abs", "Sqrt"], cut.operations)
-        self._same(cut, [_X])
-
-    def test_reads_and_writes_keep_their_order(self) -> None:
-        """A variable that is read, written around an op that doesn't compile, and read again has the same values."""
-        with tf.Graph().as_default() as graph:
-            x = v1.placeholder(tf.float32, [4], "x")
-            v = v1.get_variable("v", initializer=np.ones(4, np.float32), use_resource=True)
-            first = tf.sin(v.read_value()) + tf.exp(x)
-            with tf.control_dependencies([first]):
-                write = v.assign(tf.strings.to_number(tf.strings.as_string(first * 2.0)))
-            with tf.control_dependencies([write]):
-                second = tf.cos(v.read_value()) * tf.exp(x)
-            with tf.control_dependencies([second]):
-                add = v.assign_add(second)
-            with tf.control_dependencies([add]):
-                third = tf.identity(v.read_value()) * 3.0
-            cut = made(graph, [x], [first, second, third])
-        self.assertGreaterEqual(len(cut.operations), 2)
-        self._same(cut, [_X], [_X * 2], variables={"v": np.ones(4, np.float32)})
-
     def test_random_graphs(self) -> None:
         """Whatever a graph looks like, the cut one is acyclic, keeps the order of what stays, and computes the same."""
         for seed in range(25):
@@ -409,6 +248,8 @@ class ClustersTest(unittest.TestCase):
                 # TensorFlow optimizes each of the two graphs, and that rounds differently. Text keeps three digits.
                 self._same(cut, [_X], [_X + 1], variables={"v": np.ones(4, np.float32)}, close=2e-3)
 
+
+cases.declare(ClustersTest, Path(__file__).with_name("clusters.txt"), ClustersTest.check_case)
 
 if __name__ == "__main__":
     unittest.main()
