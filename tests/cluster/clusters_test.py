@@ -80,6 +80,7 @@ class ClustersTest(unittest.TestCase):
             scope = {"X": _X, "np": np, "tf": tf, "v1": v1}
             scope |= {"p": v1.placeholder(tf.bool, [], "p"), "x": v1.placeholder(tf.float32, [4], "x")}
             scope["made"] = lambda inputs, outputs, **options: made(graph, inputs, outputs, **options)
+            scope["ops"] = lambda cut: [node.op for node in cut.cut.graph.node]
             scope["same"] = lambda *steps, **options: self._same(scope["cut"], *steps, **options) is None
             exec(case.text, scope)
             cases.check_facts(self, case.wanted, scope)
