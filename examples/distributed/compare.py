@@ -1,8 +1,11 @@
 """Trains beside TensorFlow's MultiWorkerMirroredStrategy, measures overlap, and writes both to docs/guide/distributed.md.
 
 Both train fc.py on the same rows from the same weights, in two processes: the program `train`, and this file, which imports the
-model. The folder has the programs `train`, `measure`, and `write_rows`, for two replicas, and `variables.safetensors`.
+model with the Python's own TensorFlow. CMakeLists.txt builds the programs; the folder also has `variables.safetensors`, from the
+package's `share`.
 
+    cmake -S examples/distributed -B FOLDER -DCMAKE_PREFIX_PATH=PACKAGE && cmake --build FOLDER
+    cp PACKAGE/share/fc/fc.variables.safetensors FOLDER/variables.safetensors
     python3 examples/distributed/compare.py FOLDER --mpiexec mpiexec
 """
 
@@ -26,8 +29,8 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs/guide/distributed.md"
 ROWS, PIXELS = 32, 28 * 28
 SIZE = 2
-SHOWN = 4
-"""How many steps the table has."""
+SHOWN = 20
+"""How many steps the plot has."""
 
 
 def main() -> None:
@@ -134,27 +137,21 @@ def free_ports(count: int) -> list[int]:
 def page(ours: Sequence[float], theirs: Sequence[float], times: str) -> str:
     """Returns the part of the page."""
     last = len(ours) - 1
-    steps = [last * index // (SHOWN - 1) for index in range(SHOWN)]
     far = max(abs(one - other) for one, other in zip(ours, theirs, strict=True))
-    points = [last * index // 20 for index in range(21)]
-    rows = [f"| {step} | {ours[step]:.7f} | {theirs[step]:.7f} |" for step in steps]
-    curve = ", ".join(f"{ours[step]:.3f}" for step in points)
-    other = ", ".join(f"{theirs[step]:.3f}" for step in points)
+    lines = [
+        f"    line [{', '.join(f'{curve[last * index // SHOWN]:.3f}' for index in range(SHOWN + 1))}]"
+        for curve in (ours, theirs)
+    ]
     return "\n".join(
         [
             f"Losses of `fc` in two processes on the same rows differ by at most {far:.1g} in {len(ours)} steps:",
-            "",
-            "| step | compiled | TensorFlow |",
-            "|---:|---:|---:|",
-            *rows,
             "",
             "```mermaid",
             "xychart-beta",
             '    title "Loss: compiled, and TensorFlow (the same line)"',
             f'    x-axis "step" 0 --> {last}',
             '    y-axis "loss"',
-            f"    line [{curve}]",
-            f"    line [{other}]",
+            *lines,
             "```",
             "",
             f"The fastest tenth of steps of `fc` in two processes on {os.cpu_count()} cores ({cpu()}), in milliseconds. In shared",

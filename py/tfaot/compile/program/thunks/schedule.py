@@ -17,7 +17,7 @@ import numpy as np
 from tfaot.compile.program.codegen.emitter import ALIGNMENT
 from tfaot.compile.program.thunks.accesses import is_used, overlap, without
 from tfaot.compile.program.thunks.collectives import Collective
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Copy, Place, Rng, Slice, Thunk, walk
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Copy, Place, Rng, Slice, Thunk, Uses, walk
 from tfaot.core.errors import TfaotError
 
 
@@ -61,6 +61,7 @@ def _apart(function: CompiledFunction) -> CompiledFunction:
     Where that isn't possible, it copies the data there and back.
     """
     buffers, thunks = [*function.buffers], [*function.thunks]
+    uses = [thunk.uses() for thunk in thunks]
 
     def own(steps: range, room: Place) -> None:
         at, size = room
@@ -69,7 +70,10 @@ def _apart(function: CompiledFunction) -> CompiledFunction:
             inside = place.buffer == at.buffer and 0 <= place.offset - at.offset < size
             return Slice(len(buffers) - 1, place.offset - at.offset) if inside else place
 
-        thunks[steps.start : steps.stop] = _moved(tuple(thunks[steps.start : steps.stop]), move)
+        for step in steps:
+            if any(overlap(room, place) for place in (*uses[step].reads, *uses[step].writes)):
+                thunks[step] = _moved(thunks[step], move)
+                uses[step] = thunks[step].uses()
 
     index = 0
     while index < len(thunks):
@@ -77,41 +81,42 @@ def _apart(function: CompiledFunction) -> CompiledFunction:
         if isinstance(collective, Collective):
             (place,) = collective.places
             copied = Slice(len(buffers), 0)
-            stored = _stored(thunks, index, place)
-            steps = _life(thunks, index, *stored, function.temporary) if stored else None
+            stored = _stored(uses, index, place)
+            steps = _life(thunks, uses, index, *stored, function.temporary) if stored else None
             buffers.append(Buffer(stored[1][1] if steps and stored else place[1], "temp", None, None))
             if steps and stored:
                 own(steps, stored[1])
-                index -= _without_copy(thunks, steps.start, own, function.temporary)
+                index -= _without_copy(thunks, uses, steps.start, own, function.temporary)
             else:
                 there, back = Copy(copied, place[0], place[1]), Copy(place[0], copied, place[1])
                 own(range(index, index + 1), place)
                 thunks[index : index + 1] = [there, thunks[index], back]
+                uses[index : index + 1] = [there.uses(), uses[index], back.uses()]
                 index += 2
         index += 1
     return dataclasses.replace(function, buffers=tuple(buffers), thunks=tuple(thunks))
 
 
-def _stored(thunks: Sequence[Thunk], index: int, place: Place) -> tuple[int, Place] | None:
+def _stored(uses: Sequence[Uses], index: int, place: Place) -> tuple[int, Place] | None:
     """Returns the latest step before another one that stores what is in a place, and where: there can be padding behind it."""
     for first in reversed(range(index)):
-        uses = thunks[first].uses()
-        for room in uses.writes:
+        for room in uses[first].writes:
             fits = room[0] == place[0] and place[1] <= room[1] <= _aligned(place[1])
-            if fits and not any(overlap(room, read) for read in uses.reads):
+            if fits and not any(overlap(room, read) for read in uses[first].reads):
                 return first, room
     return None
 
 
-def _life(thunks: Sequence[Thunk], index: int, first: int, room: Place, temporary: set[int]) -> range | None:
+def _life(
+    thunks: Sequence[Thunk], uses: Sequence[Uses], index: int, first: int, room: Place, temporary: set[int]
+) -> range | None:
     """Returns the steps that use a collective's data, from the first one that stores it, or None if they use more than that."""
     last, left = index, [room]
     for step in range(index + 1, len(thunks)):
-        uses = thunks[step].uses()
-        if any(overlap(part, read) for part in left for read in uses.reads):
+        if any(overlap(part, read) for part in left for read in uses[step].reads):
             last, left = step, [room]
         else:
-            left = [rest for part in left for rest in without(part, uses.writes)]
+            left = [rest for part in left for rest in without(part, uses[step].writes)]
         if not left:
             break
     if left and room[0].buffer not in temporary:
@@ -122,35 +127,36 @@ def _life(thunks: Sequence[Thunk], index: int, first: int, room: Place, temporar
         if step != index
     )
     steps = range(first, last + 1)
-    return steps if not chained and _only(thunks, steps, room) else None
+    return steps if not chained and _only(uses, steps, room) else None
 
 
-def _only(thunks: Sequence[Thunk], steps: range, room: Place) -> bool:
+def _only(uses: Sequence[Uses], steps: range, room: Place) -> bool:
     """Returns whether whatever some steps use of a place is inside of it."""
     return not any(
         overlap(room, used) and without(used, [room])
         for step in steps
-        for used in (*thunks[step].uses().reads, *thunks[step].uses().writes)
+        for used in (*uses[step].reads, *uses[step].writes)
     )
 
 
-def _without_copy(thunks: list[Thunk], copied: int, own: Callable[[range, Place], None], temporary: set[int]) -> bool:
+def _without_copy(
+    thunks: list[Thunk], uses: list[Uses], copied: int, own: Callable[[range, Place], None], temporary: set[int]
+) -> bool:
     """Lets the step store data where it is needed whose result is copied there. Returns whether there was such a copy."""
     copy = thunks[copied]
     if not isinstance(copy, Copy):
         return False
     source = copy.input, copy.size
-    stored = _stored(thunks, copied, source)
-    after = [thunk.uses() for thunk in thunks[copied + 1 :]]
-    if stored is None or stored[1] != source or is_used(source, after, temporary):
+    stored = _stored(uses, copied, source)
+    if stored is None or stored[1] != source or is_used(source, uses[copied + 1 :], temporary):
         return False
     steps = range(stored[0], copied)
-    if not _only(thunks, steps, source) or any(
+    if not _only(uses, steps, source) or any(
         isinstance(thunks[step], Collective) and overlap(source, thunks[step].places[0]) for step in steps
     ):
         return False
     own(steps, source)
-    del thunks[copied]
+    del thunks[copied], uses[copied]
     return True
 
 
