@@ -1,9 +1,10 @@
 // Trains a model in several processes, and prints the loss of each step.
 //
-//   mpirun -n 4 train [STEPS [CHECKPOINT [KILLED]]]
+//   mpirun -n 4 train [STEPS [CHECKPOINT [LAST [HOW]]]]
 //
 // If the checkpoint exists, training continues from it. Every fifth step writes
-// it. The process of rank 1 ends itself before the step KILLED.
+// it. The process of rank 1 ends before the step LAST, or if HOW is "cancel",
+// it cancels that step.
 #include <mpi.h>
 
 #include <cstdio>
@@ -12,6 +13,7 @@
 
 #include MODEL_HEADER
 #include "examples/distributed/rows.h"
+#include "tfaot/hooks.h"
 #include "tfaot/info.h"
 #include "tfaot/mpi_replicas.h"
 
@@ -33,9 +35,11 @@ int Fail(const char* what) {
   return 1;
 }
 
-int Train(int steps, const char* checkpoint, int killed) {
+int Train(int steps, const char* checkpoint, int last, bool cancels) {
   tfaot::MpiReplicas replicas(MPI_COMM_WORLD);
+  tfaot::Cancellation cancellation;
   Model model;
+  model.set_hooks(&cancellation);
   if (!model.set_collectives(replicas.collectives()))
     return Fail(model.error());
   std::FILE* const file = replicas.rank() == 0 && checkpoint != nullptr
@@ -50,7 +54,10 @@ int Train(int steps, const char* checkpoint, int killed) {
   // The optimizer counts steps, so the checkpoint knows where it was written.
   for (int step = static_cast<int>(*model.optimizer_iteration()); step < steps;
        ++step) {
-    if (step == killed && replicas.rank() == 1) std::_Exit(1);
+    if (step == last && replicas.rank() == 1) {
+      if (!cancels) std::_Exit(1);
+      cancellation.Cancel();
+    }
     rows.Fill(step, replicas.rank(), model.images().data(), model.labels());
     if (!model.train()) return Fail(model.error());
     if (replicas.rank() != 0) continue;
@@ -70,7 +77,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const int status =
       Train(argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? argv[2] : nullptr,
-            argc > 3 ? std::atoi(argv[3]) : -1);
+            argc > 3 ? std::atoi(argv[3]) : -1, argc > 4);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
   MPI_Finalize();
 }

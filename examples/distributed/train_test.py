@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 STEPS = 12
-KILLED = 8
+LAST = 8
 SECONDS = 100
 """How long a run may take, also one whose process is killed."""
 
@@ -21,6 +21,7 @@ class TrainTest(unittest.TestCase):
 
     mpiexec = ""
     pair = ""
+    threads = ""
     programs: tuple[str, ...] = ()
 
     def setUp(self) -> None:
@@ -67,21 +68,42 @@ class TrainTest(unittest.TestCase):
                 for line, other in zip(done.stdout.splitlines(), wanted, strict=True):
                     self.assertAlmostEqual(float(line.split()[1]), float(other.split()[1]), places=5)
 
+    def test_threads(self) -> None:
+        """Threads learn what processes learn."""
+        (program,) = (program for program in self.programs if Path(program).name == "train_fc_2")
+        wanted = self.run_program(program, STEPS).stdout.splitlines()
+        done = subprocess.run([self.threads, str(STEPS)], capture_output=True, check=True, text=True, timeout=SECONDS)
+        self.assertEqual(len(wanted), STEPS)
+        for line, other in zip(done.stdout.splitlines(), wanted, strict=True):
+            self.assertAlmostEqual(float(line.split()[1]), float(other.split()[1]), places=5)
+
     def test_killed(self) -> None:
         """If a process dies, all end soon. From the last checkpoint, training continues as if nothing had happened, bit by bit."""
         for program in self.programs:
             with self.subTest(program):
                 whole = self.run_program(program, STEPS).stdout.splitlines()
                 begin = time.monotonic()
-                killed = self.run_program(program, STEPS, self.checkpoint, KILLED)
+                killed = self.run_program(program, STEPS, self.checkpoint, LAST)
                 self.assertNotEqual(killed.returncode, 0)
                 self.assertLess(time.monotonic() - begin, SECONDS / 2)
                 continued = self.run_program(program, STEPS, self.checkpoint)
                 self.assertEqual(continued.stdout.splitlines(), whole[5:], continued.stderr)
                 os.remove(self.checkpoint)
 
+    def test_canceled(self) -> None:
+        """If a process cancels its run, all end soon, and the text says which one it was."""
+        for program in self.programs:
+            with self.subTest(program):
+                begin = time.monotonic()
+                done = self.run_program(program, STEPS, self.checkpoint, LAST, "cancel")
+                self.assertLess(time.monotonic() - begin, SECONDS / 2)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn("replica 1: its run has ended; all processes end", done.stderr)
+                self.assertEqual(len(done.stdout.splitlines()), LAST)
+                os.remove(self.checkpoint)
+
 
 if __name__ == "__main__":
-    TrainTest.mpiexec, TrainTest.pair, *programs = (os.path.abspath(path) for path in sys.argv[1:])
+    TrainTest.mpiexec, TrainTest.pair, TrainTest.threads, *programs = (os.path.abspath(path) for path in sys.argv[1:])
     TrainTest.programs = tuple(programs)
     unittest.main(argv=sys.argv[:1])

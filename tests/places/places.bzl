@@ -33,6 +33,8 @@ DEFAULT = {
     "//examples/clusters:pictures_library cluster_0": {"mlp_fusion": 1, "epilogues": 2, "softmax": 1, "reduce_as_matmul": 1, "gemv_layout": 1, "prepack": 1, "x86-64-v3": 4, "x86-64-v4": 4},
     "//examples/dict_inputs:dict_inputs_aot": {"x86-64-v3": 10, "x86-64-v4": 10},
     "//examples/distributed:fc_2_aot": {"epilogues": 4, "column_reduction": 4, "elementwise_fusion": 4, "x86-64-v3": 20, "x86-64-v4": 20},
+    "//examples/distributed:pair_aot apply": {"elementwise_fusion": 4, "x86-64-v3": 8, "x86-64-v4": 8},
+    "//examples/distributed:pair_aot grad": {"epilogues": 4, "column_reduction": 4, "x86-64-v3": 12, "x86-64-v4": 12},
     "//examples/dropout:dropout_aot": {"epilogues": 1, "x86-64-v3": 13, "x86-64-v4": 13},
     "//examples/embedding/threads:scorer_aot": {"x86-64-v3": 1, "x86-64-v4": 1},
     "//examples/entry_points:entry_points_aot forward": {"x86-64-v3": 1, "x86-64-v4": 1},

@@ -235,7 +235,10 @@ class CompiledTest(StageTest):
     """A training step through the compiler."""
 
     def test_overlap(self) -> None:
-        """Gradients of four layers are reduced in the same order at all CPU levels, while those of earlier layers are computed."""
+        """Gradients of four layers are reduced in the same order at all CPU levels, while those of earlier layers are computed.
+
+        They are side by side, so that one call can reduce all.
+        """
         exported = self.export(STEP, entry_points=(("Train", "train"),))
         levels = ("x86-64", "x86-64-v3", "x86-64-v4")
         self.compile(exported, isa=levels)
@@ -248,6 +251,11 @@ class CompiledTest(StageTest):
             self.assertEqual(sorted(orders[-1]), ["Start0", "Start1", "Start2", "Start3"])
             begin, end = (steps.index(orders[-1][0].replace("Start", part)) for part in ("Start", "Wait"))
             self.assertGreaterEqual(steps[begin:end].count("dot"), 2, f"{level}: {steps}")
+            starts = re.findall(r"StartCollective\(instance, \{.*b\[(\d+)\] \+ (\d+), 4096u.*\}, (\w+)\)", text)
+            self.assertEqual(len({buffer for buffer, _, _ in starts}), 1)
+            self.assertEqual([int(offset) for _, offset, _ in starts], [0, 16384, 32768, 49152])
+            self.assertEqual([joined for *_, joined in starts], ["true", "true", "true", "false"])
+            self.assertNotIn("memcpy(b", text)  # products store gradients where replicas reduce them
         self.assertEqual(orders, [orders[0]] * len(levels))
 
     def test_dtype(self) -> None:

@@ -136,14 +136,30 @@ void TestGradients() {
   EXPECT(own.ok() && own.count() == whole.count() && own.count() % 16 == 0);
   for (int step = 0; step < kSteps; ++step) {
     const std::vector<float> rows = Rows(step);
+    const int last = step == kSteps - 1 ? 1 : 4;  // rows of the second one
     for (int rank = 0; rank < 2; ++rank) {
       std::memcpy(models[rank].grad_x().data(),
                   &rows[static_cast<std::size_t>(rank) * rows.size() / 2],
                   rows.size() / 2 * sizeof(float));
+      for (int row = 0; row < 4; ++row) {
+        models[rank].grad_weights().data()[row] =
+            rank == 0 || row < last ? 1.0f : 0.0f;
+      }
       EXPECT(models[rank].grad());
     }
+    if (last == 1) {  // what is behind the rows doesn't matter
+      const std::vector<float> before(other.data(),
+                                      other.data() + other.count());
+      for (std::size_t i = kColumns; i < models[1].grad_x().size(); ++i) {
+        models[1].grad_x().data()[i] = 100;
+      }
+      EXPECT(models[1].grad());
+      EXPECT(std::memcmp(before.data(), other.data(),
+                         before.size() * sizeof(float)) == 0);
+    }
     for (std::size_t i = 0; i < whole.count(); ++i) {
-      whole.data()[i] = (own.data()[i] + other.data()[i]) / 2;
+      whole.data()[i] =
+          (own.data()[i] + other.data()[i]) / static_cast<float>(4 + last);
     }
     std::memcpy(own.data(), whole.data(), own.count() * sizeof(float));
     std::memcpy(other.data(), whole.data(), own.count() * sizeof(float));

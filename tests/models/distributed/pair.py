@@ -17,11 +17,11 @@ class Pair(tf.Module):
         self.optimizer.build(weights)
         self.apply = tf.function(self._apply, input_signature=[[tf.TensorSpec(weight.shape) for weight in weights]])
 
-    @tf.function(input_signature=[tf.TensorSpec([4, 5], name="x")])
-    def grad(self, x):
-        """Returns the loss and the gradients."""
+    @tf.function(input_signature=[tf.TensorSpec([4, 5]), tf.TensorSpec([4])])
+    def grad(self, x, weights):
+        """Returns the sum over the rows that have weights, and its gradients. So the last batch can have fewer rows."""
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(self.network(x, training=True) ** 2)
+            loss = tf.reduce_sum(weights * tf.reduce_mean(self.network(x, training=True) ** 2, 1))
         return {"loss": loss, "gradients": tape.gradient(loss, self.network.trainable_variables)}
 
     def _apply(self, gradients):
