@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -99,7 +100,8 @@ class TrainTest(unittest.TestCase):
                 self.assertLess(time.monotonic() - begin, SECONDS / 2)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("replica 1: its run has ended; all processes end", done.stderr)
-                self.assertEqual(len(done.stdout.splitlines()), LAST)
+                # MPI's own texts can be among the losses.
+                self.assertEqual(len(re.findall(r"^\d+ \d\.\d+$", done.stdout, re.MULTILINE)), LAST, done.stdout)
                 os.remove(self.checkpoint)
 
 
