@@ -204,6 +204,27 @@ def compiled(folder: pathlib.Path, source: pathlib.Path, inputs: Mapping[str, Se
     return binary
 
 
+def tables(best: Mapping[str, Sequence[float]]) -> list[str]:
+    """Returns tables of seconds that programs take here and in JAX: of transforms, of linear algebra by size, and of the others."""
+    sized = [title.split(", ") for title in best if title.rpartition(", ")[2].isdecimal()]
+    functions = list(dict.fromkeys(name for name, _ in sized))
+    lines: list[str] = []
+    for names in ([n for n in functions if "fft" in n], [n for n in functions if "fft" not in n]):
+        sizes = list(dict.fromkeys(size for name, size in sized if name in names))
+        down, across = (sizes, names) if len(sizes) > len(names) else (names, sizes)
+        rows = []
+        for row in down:
+            rows.append([row])
+            for column in across:
+                pair = best.get(f"{row}, {column}") or best.get(f"{column}, {row}")
+                rows[-1] += [pages.number(1e6 * pair[0]), f"{pair[1] / pair[0]:.2f}"] if pair else ["", ""]
+        heads = [part for column in across for part in (f"{column}: µs", "JAX / ours")]
+        lines += pages.table(["length" if down is sizes else "size", *heads], rows) if rows else []
+    others = {title: pair for title, pair in best.items() if title.split(", ") not in sized}
+    cells = [[title, pages.number(1e6 * pair[0]), f"{pair[1] / pair[0]:.2f}"] for title, pair in others.items()]
+    return lines + (pages.table(["program", "µs", "JAX / ours"], cells) if cells else [])
+
+
 def main() -> None:
     """Prints the table, or puts it into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -237,15 +258,11 @@ def main() -> None:
                 best[title] = [min(old, new) for old, new in zip(best[title], pair, strict=True)]
         jax.stdin.close()
         jax.wait()
-    rows = [
-        [title, pages.number(1e6 * ours), pages.number(1e6 * theirs), f"{theirs / ours:.2f}"]
-        for title, (ours, theirs) in best.items()
-    ]
     words = (
         f"    python3 benchmarks/beside_jax.py --level {flags.level}\n\n{on['cpu']}, one core, with other work beside it; "
         f"{on['compiler']}; JAX 0.10.2, float32, {ROUNDS} interleaved rounds. Transforms are of 8 rows."
     )
-    section = "\n".join([words, "", *pages.table(["program", "ours, µs", "`jax.jit`, µs", "JAX / ours"], rows)])
+    section = "\n".join([words, "", *tables(best)])
     print(section)
     if flags.page:
         pages.put(ROOT / flags.page, "benchmarks/beside_jax.py", section)

@@ -287,11 +287,11 @@ def refused_by_jax(python: str, folder: Path) -> dict[str, tuple[str, bool]]:
 
 
 def text(outcomes: Mapping[str, str], jits: Mapping[str, bool], jax: Mapping[str, tuple[str, bool]]) -> str:
-    """Returns the section: how many families compile, and a row for each that something refuses."""
+    """Returns the section: how many families compile, and a row for each that the rules refuse."""
     ours = {name: kind == engine.PASSES for name, kind in outcomes.items()}
     shown = {True: "yes", False: "no"}
     rows = []
-    for name in sorted({name for name in ours if not (ours[name] and jits[name])} | jax.keys(), key=str.lower):
+    for name in sorted({name for name in ours if not ours[name]} | jax.keys(), key=str.lower):
         theirs, jitted = shown.get(jits.get(name, ""), "–"), jax.get(name, ("", False))
         advice = [CASES[ADVICE[name]].advice] if name in ADVICE else []
         advice += [f"JAX: {jitted[0]}"] if name in jax and jitted[0] not in advice else []
@@ -305,12 +305,13 @@ def text(outcomes: Mapping[str, str], jits: Mapping[str, bool], jax: Mapping[str
         rows.append([cell.replace("|", "/") for cell in cells])
     both = sum(jits.values())
     left = [f"{name} ({REASONS[name]})" for name in ours if jits[name] and not ours[name]]
+    more = [name for name in ours if ours[name] and not jits[name]]
     return "\n".join(
         [
             f"Of {len(ours)} families of TensorFlow's ops, each a small model, `jit_compile=True` compiles {both} to TensorFlow's "
             f"results, and the rules {sum(ours.values())}. "
             + (f"The JIT alone compiles {'; '.join(left)}. " if left else "All that the JIT compiles is among them. ")
-            + "These are refused by one of three:",
+            + f"The rules alone compile {', '.join(more)}. What the rules refuse:",
             "",
             *pages.table(["family", "TensorFlow's JIT", "JAX's JIT", "the rules", "instead"], rows),
         ]
