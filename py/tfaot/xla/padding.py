@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,17 +53,26 @@ class Axis:
     """Its size in both programs."""
     count: Count | None
     """How many values are right. None if all are, whatever the size is, and the first ones are those of smaller sizes."""
+    since: Count | None = None
+    """If all are right: where `rest` begins."""
     rest: Any = None
     """What is behind them: a scalar; or None, for anything. Where all that is right of a row is NaN, the rest may be NaN, too."""
     outer: int = 1
     """How many times the dimension repeats it."""
     inner: int = 1
     """How many consecutive values of the dimension have the same place."""
+    flipped: bool = False
+    """Whether the right values are at the end, in reverse."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the whole dimension."""
+        return self.outer == self.inner == 1
 
     @property
     def plain(self) -> bool:
-        """Whether it is the whole dimension."""
-        return self.outer == self.inner == 1
+        """Whether it is the whole dimension, and the right values come first."""
+        return self.whole and not self.flipped
 
     def sizes(self) -> tuple[int, int]:
         """Returns the size of the dimension in both programs."""
@@ -137,7 +147,7 @@ def prove(
     for value in root if isinstance(root, tuple) else (root,):
         cause = value.cause
         if cause is None and any(axis.count is None or not axis.plain for axis in value.axes):
-            cause = Cause("", "result", DIFFERS)
+            cause = Cause("", "result", ENDS if any(axis.flipped for axis in value.axes) else DIFFERS)
         results.append((cause, {axis.dim: axis.count or Count() for axis in value.axes}))
     return results
 
@@ -185,6 +195,8 @@ class _Walk:
             return whole[step.one.attributes.tuple_index] if isinstance(whole, tuple) else whole
         if op == "call":
             return self._called(step, 0, step.operands)
+        if op == "select" and step.value(0).scalar is not None and not step.value(0).axes:
+            return step.operands[1 if step.value(0).scalar else 2]
         values = [leaf for operand in step.operands for leaf in _leaves(operand)]
         if cause := next((value.cause for value in values if value.cause), None):
             return _everywhere(step.one, Value(cause=cause))
@@ -290,9 +302,9 @@ def _joined(axes: Sequence[Axis]) -> Axis:
       _Unproven: they are different.
     """
     counted = {axis.count for axis in axes if axis.count is not None}
-    if len(counted) > 1 or len({(axis.extents, axis.outer, axis.inner) for axis in axes}) > 1:
+    if len(counted) > 1 or len({(axis.extents, axis.outer, axis.inner, axis.flipped) for axis in axes}) > 1:
         raise _Unproven("combines values of different sizes")
-    return dataclasses.replace(axes[0], count=counted.pop() if counted else None, rest=None)
+    return dataclasses.replace(axes[0], count=counted.pop() if counted else None, since=None, rest=None)
 
 
 _DTYPES = {"f16": "f2", "f32": "f4", "f64": "f8", "pred": "?"}
@@ -322,6 +334,15 @@ _SCALAR: Mapping[str, Callable[..., Any]] = {
     "subtract": np.subtract,
 }
 """Operations whose result for known operands is known: for 0, infinities, and bools, as exactly as XLA's code has it."""
+
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "EQ": operator.eq,
+    "GE": operator.ge,
+    "GT": operator.gt,
+    "LE": operator.le,
+    "LT": operator.lt,
+    "NE": operator.ne,
+}
 
 _ELEMENTWISE = (
     *_SCALAR,
@@ -369,7 +390,7 @@ def _elementwise(step: _Step) -> Value:
         axis = None if dim is None else values[0].at(dim)
         if axis is not None and axis.plain and axis.count is None and count is not None:
             return Value(
-                (*(each for each in values[0].axes if each != axis), dataclasses.replace(axis, count=count, rest=False))
+                (*(each for each in values[0].axes if each != axis), dataclasses.replace(axis, since=count, rest=False))
             )
     axes = []
     for dim in range(rank):
@@ -378,9 +399,11 @@ def _elementwise(step: _Step) -> Value:
         if not present:
             continue
         joined = _joined(present)
-        if joined.count is not None:
-            rests = [_rest(value, dim) for value in values]
-            joined = dataclasses.replace(joined, rest=_combined(step, values, rests, dim, joined.count))
+        ends = {joined.count} if joined.count else {axis.since for axis in present if axis.since}
+        if len(ends) == 1:
+            end = ends.pop()
+            rests = [_rest(value, dim, end) for value in values]
+            joined = dataclasses.replace(joined, since=end, rest=_combined(step, values, rests, dim, end))
         axes.append(joined)
     known = [value.scalar for value in values]
     varying = [value.uniform for value in values if value.scalar is None or value.axes]
@@ -396,10 +419,12 @@ def _elementwise(step: _Step) -> Value:
     )
 
 
-def _rest(value: Value, dim: int) -> Any:
-    """Returns what a value is behind the end, or None."""
+def _rest(value: Value, dim: int, end: Count) -> Any:
+    """Returns what a value is behind an end, or None."""
     axis = value.at(dim)
-    return value.scalar if value.scalar is not None or axis is None else axis.rest
+    if value.scalar is not None or axis is None:
+        return value.scalar
+    return axis.rest if end in (axis.count, axis.since) else None
 
 
 def _computed(step: _Step, operands: Sequence[Any]) -> Any:
@@ -407,6 +432,8 @@ def _computed(step: _Step, operands: Sequence[Any]) -> Any:
     op = step.one.opcode
     if op == "select":
         return operands[1] if operands[0] else operands[2]
+    if op == "compare":
+        return _COMPARED[step.same("comparison_direction")](*operands)
     if op not in _SCALAR or step.one.dtype in ("c64", "c128", "token"):
         return None
     with np.errstate(all="ignore"), contextlib.suppress(OverflowError, TypeError, ValueError):
@@ -697,7 +724,7 @@ def _slice(step: _Step) -> Value:
                 raise _Unproven(ENDS)
             continue
         least = 1 if axis.count is None else axis.count.least
-        if not axis.plain:
+        if not axis.whole or (axis.flipped and (one.start or one.stride > 1 or one.limit == other.limit)):
             raise _Unproven(ENDS)
         if one.limit == other.limit:
             if one.limit > least:
@@ -707,10 +734,21 @@ def _slice(step: _Step) -> Value:
         if late != axis.extents[1] - other.limit or least < 0:
             raise _Unproven(ENDS)
         count = None if axis.count is None else axis.count.then(-one.start - late + one.stride - 1, one.stride)
-        rest = None if late else axis.rest
+        rest = None if late or count is None else axis.rest
         extents = step.one.shape[dim], step.other.shape[dim]
         axes.append(dataclasses.replace(axis, count=count, rest=rest, extents=extents))
     return Value(tuple(axes), scalar=value.scalar, counts=value.counts, positive=value.positive)
+
+
+def _reverse(step: _Step) -> Value:
+    value, axes = step.value(0), []
+    for axis in value.axes:
+        if axis.dim in step.one.dimensions:
+            if axis.count is None or not axis.whole:
+                raise _Unproven(ENDS)
+            axis = dataclasses.replace(axis, flipped=not axis.flipped)
+        axes.append(axis)
+    return Value(tuple(axes), scalar=value.scalar, positive=value.positive)
 
 
 def _pad(step: _Step) -> Value:
@@ -730,7 +768,9 @@ def _pad(step: _Step) -> Value:
             raise _Unproven(BEHIND)
         count = None if axis.count is None else axis.count.then(low + high)
         extents = axis.extents[0] + low + high, axis.extents[1] + low + high
-        axes.append(dataclasses.replace(axis, count=count, extents=extents, rest=axis.rest if high >= 0 else None))
+        axes.append(
+            dataclasses.replace(axis, count=count, extents=extents, rest=axis.rest if high >= 0 and count else None)
+        )
     # Where padding is before or after other dimensions, it is also behind the end of an axis.
     padded = {dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_low or edge.edge_padding_high}
     known = [
@@ -756,11 +796,11 @@ def _concatenate(step: _Step) -> Value:
                 raise _Unproven(UNKNOWN)
             extents = last.extents[0] + before, last.extents[1] + before
             count = None if last.count is None else last.count.then(before)
-            axes.append(dataclasses.replace(last, count=count, extents=extents))
+            axes.append(dataclasses.replace(last, count=count, extents=extents, rest=last.rest if count else None))
         elif present:
-            rests = [_rest(value, other) for value in values]
-            joined, equal = _joined(present), None not in rests and len({*rests}) == 1
-            axes.append(dataclasses.replace(joined, rest=rests[0] if equal and joined.count is not None else None))
+            joined = _joined(present)
+            rests = [_rest(value, other, joined.count) if joined.count else None for value in values]
+            axes.append(dataclasses.replace(joined, rest=rests[0] if len({*rests}) == 1 else None))
     return Value(tuple(axes))
 
 
@@ -799,7 +839,7 @@ def _along(dims: Callable[[_Step], set[int]]) -> Callable[[_Step], Value]:
     def rule(step: _Step) -> Value:
         axes = _common([leaf for operand in step.operands for leaf in _leaves(operand)])
         if any(axis.dim in dims(step) for axis in axes):
-            raise _Unproven(ENDS if step.one.opcode == "reverse" else BEHIND)
+            raise _Unproven(BEHIND)
         return Value(tuple(axes))
 
     return rule
@@ -830,7 +870,7 @@ _RULES: Mapping[str, Callable[[_Step], Value]] = {
     "reduce": _reduce,
     "reduce-window": _reduce_window,
     "reshape": _reshape,
-    "reverse": _along(lambda step: set(step.one.dimensions)),
+    "reverse": _reverse,
     "slice": _slice,
     "sort": _along(lambda step: set(step.one.dimensions)),
     "transpose": _transpose,

@@ -21,6 +21,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.graph import lowering
 from tfaot.graph.attributes import FLOATS, attribute, complete, constant_of, numpy_dtype, type_attribute
+from tfaot.graph.edits import replace
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES, OPEN_SIZE
 from tfaot.graph.program import Program, Tensor
@@ -35,6 +36,7 @@ def padding(program: Program) -> int:
         return 0
     try:
         padded = _Padded(program, cuts)
+        padded.number()
         padded.mask()
         padded.cut()
     except _Unproven as error:
@@ -71,6 +73,7 @@ class _Padded:
         shape = program.feeds[f"{feed}:0" if ":" not in feed else feed].shape or ()
         self._bucket = shape[self._inputs[feed][0]] or 0
         self._other = 2 * self._bucket + 1
+        self._constants: dict[str, bool] = {}
         self._sized: dict[int, dict[str, Tensor]] = {}
         self._places: dict[str, tuple[int, Count]] = {}
         """Constants that count places along a dimension: the dimension and its size, by name."""
@@ -126,6 +129,65 @@ class _Padded:
         if bucket not in self._sized:
             self._sized[bucket] = self._at(bucket).tensors()
         return self._sized[bucket]
+
+    def number(self) -> None:
+        """Replaces numbers that the program computes with, and makes from shapes, by those of the run's size."""
+        uses = [
+            (node, index)
+            for node in self._nodes.values()
+            for index in _NUMBERS.get(node.op, ())
+            if not self._is_folded(node.name) or (node.op == "Cast" and node.attr["DstT"].type in FLOATS)
+            if self._is_folded(tensor_name(node.input[index])[0])
+        ]
+        names = sorted({tensor_name(node.input[index])[0] for node, index in uses})
+        values = [self._folded(names, size) for size in (self._bucket, self._other)] if names else []
+        for node, index in uses:
+            name, port = tensor_name(node.input[index])
+            one, other = (value[names.index(name)] for value in values)
+            if port or one.size != 1 or other.size != 1 or one.dtype.kind not in "iu" or one == other:
+                continue
+            late = int(one.item()) - self._bucket
+            if int(other.item()) - self._other == late:
+                number, dtype = self.count(node, Count(late)), np.dtype("int32")
+                if one.dtype != dtype:
+                    number = self._add(node, "Cast", number, SrcT=dtype, DstT=one.dtype, Truncate=False)
+                shape = self._constant(node, np.array(one.shape, np.int32))
+                node.input[index] = self._add(node, "Reshape", number, shape, T=one.dtype, Tshape=np.dtype("int32"))
+
+    def _is_folded(self, name: str) -> bool:
+        """Returns whether a node's results depend on constants and shapes alone."""
+        if name not in self._constants:
+            node = self._nodes[name]
+            self._constants[name] = node.op == "Const" or (
+                complete(self._shapes(self._bucket)[_port(node.input[0])].shape) is not None
+                if node.op == "Shape"
+                else (
+                    node.op in _FOLDED
+                    or (node.op in _COMPARISONS and self._shapes(self._bucket)[f"{name}:0"].shape == ())
+                )
+                and all(self._is_folded(tensor_name(operand)[0]) for operand in node.input)
+            )
+        return self._constants[name]
+
+    def _folded(self, names: Sequence[str], size: int) -> list[Any]:
+        """Returns the first results of such nodes for a bucket."""
+        import tensorflow as tf
+
+        graph = graph_pb2.GraphDef(versions=self.work.graph.versions)
+        for name in (name for name, folded in self._constants.items() if folded):
+            node = graph.node.add()
+            node.CopyFrom(self._nodes[name])
+            if node.op == "Shape":
+                shape = self._shapes(size)[_port(node.input[0])].shape
+                dtype = node.attr["out_type"].type
+                replace(
+                    node, "Const", (), {"dtype": type_attribute(dtype), "value": np.array(shape, numpy_dtype(dtype))}
+                )
+        with tf.Graph().as_default() as built:
+            tf.import_graph_def(graph, name="")
+            with tf.compat.v1.Session(graph=built) as session:
+                values: list[Any] = session.run([f"{name}:0" for name in names])
+        return values
 
     def mask(self) -> None:
         """Masks operands of operations that combine values along the size."""
@@ -254,6 +316,13 @@ class _Padded:
         """Masks what a softmax normalizes."""
         self.masked(node, 0, [self._rank(node.input[0]) - 1], -math.inf)
 
+    def band(self, node: node_def_pb2.NodeDef) -> None:
+        """Gives a matrix's open sides a number that is larger than any size. XLA takes the bucket's."""
+        for operand in (1, 2):
+            side = constant_of(self._nodes, node.input[operand], self.work.feeds)
+            if side is not None and side < 0:
+                node.input[operand] = self._constant(node, np.array(2**30, side.dtype))
+
     def cut(self) -> None:
         """Cuts outputs to their true sizes.
 
@@ -332,6 +401,28 @@ class _Padded:
         return results[: len(outputs)]
 
 
+_ARITHMETIC = ("AddV2", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Mul", "Sub")
+_COMPARISONS = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
+
+_NUMBERS: Mapping[str, tuple[int, ...]] = {
+    "Cast": (0,),
+    "GatherV2": (1,),
+    **dict.fromkeys(_ARITHMETIC + _COMPARISONS, (0, 1)),
+}
+"""Ops that compute with numbers, and the operands that can be numbers of values."""
+
+_FOLDED = frozenset(
+    {*IDENTITIES, *_ARITHMETIC, "Cast", "ConcatV2", "ExpandDims", "Fill", "GatherV2", "Neg", "Pack", "Prod", "Range"}
+    | {"Reshape", "SelectV2", "Squeeze", "StridedSlice", "Sum"}
+)
+"""Ops that make numbers from shapes."""
+
+
+def _port(operand: str) -> str:
+    name, port = tensor_name(operand)
+    return f"{name}:{port}"
+
+
 _MASKS: Mapping[str, Callable[[_Padded, node_def_pb2.NodeDef], object]] = {
     "All": lambda padded, node: padded.reduced(node, True),
     "Any": lambda padded, node: padded.reduced(node, False),
@@ -343,6 +434,7 @@ _MASKS: Mapping[str, Callable[[_Padded, node_def_pb2.NodeDef], object]] = {
     "Einsum": _Padded.einsum,
     "LogSoftmax": _Padded.softmax,
     "MatMul": _Padded.matrices,
+    "MatrixBandPart": _Padded.band,
     "Max": lambda padded, node: padded.reduced(node, _bound(node, -math.inf)),
     "MaxPool": lambda padded, node: padded.windows(node, -math.inf),
     "Mean": _Padded.averaged,
