@@ -344,8 +344,11 @@ class CheckTest(StageTest):
     def test_dims_flag(self) -> None:
         """Protects users of --dims: what isn't a size is an error that says how to write it."""
         self.assertEqual(run.parsed_dims(["x=3,?"]), {"x": (3, None)})
-        for flag in ("x", "x=-1"):
-            with self.assertRaisesRegex(TfaotError, "isn't an input with its sizes|has a size of x that isn't one"):
+        errors = (
+            "isn't an input with its sizes|has a size of x that isn't one|names time\n  found: a check is for one size"
+        )
+        for flag in ("x", "x=-1", "x=?,time"):
+            with self.assertRaisesRegex(TfaotError, errors):
                 run.parsed_dims([flag])
 
     def test_command(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfaot.core import isolate, requests
-from tfaot.core.errors import TfaotError
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.request import ModelRequest
 from tfaot.export.sources.model import Model
 
@@ -134,4 +134,10 @@ def parsed_dims(flags: Sequence[str]) -> dict[str, tuple[int | str | None, ...]]
                 do="write an input's name and a size for each of its dimensions, such as x=32,?,3; ? keeps the model's own size",
             )
         result[name] = requests.sizes("dims", name, sizes)
+        if names := [size for size in result[name] if isinstance(size, str)]:
+            raise TfaotError(
+                f"--dims {flag} names {listed(names)}",
+                exists="a check is for one size, and has no buckets",
+                do="write the largest size that you would compile for, such as x=?,256, or ? to keep the model's own size",
+            )
     return result

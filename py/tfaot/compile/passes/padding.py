@@ -378,7 +378,8 @@ class _Padded:
             if node.op == "VarHandleOp"
         ]
         modules = []
-        for program in (self._at(self._bucket), self._at(self._other)):
+        # Of a bucket of 1, nothing is behind the end, and a dimension of 1 looks like one that is broadcast.
+        for program in (self._at(max(self._bucket, 2)), self._at(self._other)):
             inputs = [
                 lowering.Argument(name, feed.dtype, complete(feed.shape) or ()) for name, feed in program.feeds.items()
             ]
