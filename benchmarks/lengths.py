@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
-ROUNDS, CALLS = 6, 100
+ROUNDS, CALLS = 6, 5
 
 
 def tensorflow(encoder: Any, length: int) -> float:
@@ -25,10 +25,13 @@ def tensorflow(encoder: Any, length: int) -> float:
 
     tokens, mask = tf.range(length)[None] % 100, tf.ones((1, length))
     encoder(tokens, mask)
-    start = time.perf_counter()
-    for _ in range(CALLS):
-        encoder(tokens, mask)
-    return (time.perf_counter() - start) / CALLS * 1e6
+    best = float("inf")
+    for _ in range(50):  # short rounds, as the program's, between which others can use the core
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            encoder(tokens, mask)
+        best = min(best, time.perf_counter() - start)
+    return best / CALLS * 1e6
 
 
 def main() -> None:
