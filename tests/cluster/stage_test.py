@@ -205,7 +205,7 @@ class StageTest(unittest.TestCase):
         self.assertIn("combines rows of a batch", left["Max"])
 
     def test_refused(self) -> None:
-        """A model without open rows, one that can't take any number, a pipeline, and one that mixes all rows are one error."""
+        """No open rows, a number of rows that must be fixed, a pipeline, open sizes, and mixed rows are one error each."""
         error = self._refused(_model("return tf.exp(tf.sin(x))", "[3, 4]"), batch_sizes=(1, 4))
         self.assertIn("no cluster has rows", error.asked)
         error = self._refused(_model("return tf.exp(x + tf.ones([2, 4]))"), batch_sizes=(1, 4))
@@ -213,6 +213,8 @@ class StageTest(unittest.TestCase):
         self.assertIn("with dims", error.do)
         error = self._refused(_model("return tf.exp(x)"), batch_sizes=(1, 4), pipeline_header="pipeline.h")
         self.assertIn("pipeline = True", error.asked)
+        error = self._refused(_model("return tf.exp(x)"), sizes={"time": (4,)})
+        self.assertIn("sizes = {time}", error.asked)
         error = self._refused(_model("return tf.exp(tf.cumsum(x, 0))"), batch_sizes=(1, 4), min_ops=2)
         self.assertIn("Cumsum", error.exists)
 

@@ -137,6 +137,12 @@ def cluster(request: Request) -> None:
             exists="tf_aot_clusters cuts one function of a model",
             do="declare a target for each, with a cpp_class of its own, because the class also names the op",
         )
+    if request.sizes:
+        raise TfaotError(
+            f"{what}: sizes = {{{', '.join(sorted(request.sizes))}}}",
+            exists="tf_aot_clusters compiles for known sizes, and TensorFlow runs what is open",
+            do="give a number in dims in place of the name, or None to leave that part to TensorFlow, and remove sizes",
+        )
     if request.batch_sizes and request.pipeline_header:
         raise TfaotError(
             f"{what}: pipeline = True, and batch_sizes = {list(request.batch_sizes)}",

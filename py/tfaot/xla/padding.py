@@ -833,24 +833,11 @@ def _gather(step: _Step) -> Value:
     return Value(tuple(axes))
 
 
-def _along(dims: Callable[[_Step], set[int]]) -> Callable[[_Step], Value]:
-    """Makes a rule for operations that combine values only along some dimensions."""
-
-    def rule(step: _Step) -> Value:
-        axes = _common([leaf for operand in step.operands for leaf in _leaves(operand)])
-        if any(axis.dim in dims(step) for axis in axes):
-            raise _Unproven(BEHIND)
-        return Value(tuple(axes))
-
-    return rule
-
-
-def _last(count: int) -> Callable[[_Step], set[int]]:
-    return lambda step: set(range(len(step.one.shape) - count, len(step.one.shape)))
-
-
 def _unknown(step: _Step) -> Value:
-    """Returns what is known of an operation without a rule: only that it has nothing to do with the size."""
+    """Returns what is known of an operation without a rule: only that it has nothing to do with the size.
+
+    A sort is one, because it can stand for a call of the runtime (`marks.py`).
+    """
     leaves = [leaf for operand in step.operands for leaf in _leaves(operand)]
     if any(leaf.axes for leaf in leaves) or step.one.type != step.other.type:
         raise _Unproven(UNKNOWN)
@@ -872,6 +859,5 @@ _RULES: Mapping[str, Callable[[_Step], Value]] = {
     "reshape": _reshape,
     "reverse": _reverse,
     "slice": _slice,
-    "sort": _along(lambda step: set(step.one.dimensions)),
     "transpose": _transpose,
 }

@@ -395,10 +395,10 @@ class _Padded:
         size = names.index(self._size if ":" in self._size else f"{self._size}:0")
         results = prove((modules[0], modules[1]), sized, size)
         for cause, counts in results[len(outputs) :]:  # written variables
-            if cause is not None or counts:
-                raise _Unproven(
-                    cause.node if cause else "", "a variable that it writes may depend on what is behind the end"
-                )
+            if cause is not None:
+                raise _Unproven(cause.node, f"{cause.op} {cause.why}")
+            if counts:
+                raise _Unproven("", "a variable that it writes has the size")
         return results[: len(outputs)]
 
 
