@@ -1,9 +1,10 @@
 """Looks for cliffs: sizes at which a row operation costs more for each value than at the sizes beside it.
 
-    python3 benchmarks/cliffs.py [--levels x86-64-v3 x86-64-v4] [--threads 1 2] [--only softmax …]
+    python3 benchmarks/cliffs.py [--levels x86-64-v3 x86-64-v4] [--threads 1 2] [--only softmax …] [--rows 128] [--page]
 
 It compiles each operation for a grid of rows and columns, checks the numbers beside NumPy's in float64, and measures the least CPU
-time of interleaved rounds. It prints the cliffs and, as JSON, all nanoseconds per value (docs/measured/kernels.md).
+time of interleaved rounds. It prints the cliffs and, as JSON, all nanoseconds per value. With `--page`, it also draws the lines of
+the operations for 128 rows on docs/measured/kernels.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -68,9 +69,15 @@ OPERATIONS: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
 """In TensorFlow and in NumPy."""
 
 
-def grid() -> Iterator[tuple[int, int]]:
+PAGE = ROOT / "docs/measured/kernels.md"
+DRAWN = 128
+"""The rows of the page's lines."""
+BEGIN, END = "<!-- begin: cliffs -->\n", "<!-- end: cliffs -->\n"
+
+
+def grid(only: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Returns rows and columns."""
-    for rows in ROWS:
+    for rows in only:
         for columns in (*COLUMNS, *LONG):
             if rows * columns <= MOST and (columns <= 1024 or rows in (1, 8, 128)):
                 yield rows, columns
@@ -82,36 +89,63 @@ def main() -> None:
     parser.add_argument("--levels", nargs="+", default=["x86-64-v3"], help="the CPU levels")
     parser.add_argument("--threads", nargs="+", type=int, default=[1], help="how many threads a run uses")
     parser.add_argument("--only", nargs="+", default=list(OPERATIONS), choices=list(OPERATIONS), help="the operations")
+    parser.add_argument("--rows", nargs="+", type=int, default=ROWS, choices=ROWS, help="the numbers of rows")
+    parser.add_argument(
+        "--page", action="store_true", help="write the lines of the operations on docs/measured/kernels.md"
+    )
     parser.add_argument("--json", type=Path, help="where to write all results")
     flags = parser.parse_args()
     results: dict[str, dict[str, float]] = {}
     for operation in flags.only:
         with tempfile.TemporaryDirectory() as folder:
-            library = compiled(Path(folder), operation, flags.levels)
+            sizes = [*grid(flags.rows)]
+            library = compiled(Path(folder), operation, flags.levels, sizes)
             for level in flags.levels:
                 for threads in flags.threads:
                     name = f"{operation}, {level}, {threads} thread{'s' * (threads > 1)}"
-                    results[name] = measured(library, operation, level, threads)
+                    results[name] = measured(library, operation, level, threads, sizes)
                     print(f"{name}: {len(results[name])} points", flush=True)
                     for line in cliffs(results[name]):
                         print(f"  {line}", flush=True)
     if flags.json:
         flags.json.write_text(json.dumps(results, indent=1) + "\n")
+    if flags.page:
+        text = PAGE.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        charts = "\n".join(chart(name, points) for name, points in results.items())
+        PAGE.write_text(f"{before}{BEGIN}\n{charts}\n{end}{after}", encoding="utf-8")
 
 
-def compiled(folder: Path, operation: str, levels: list[str]) -> Path:
+def chart(name: str, points: Mapping[str, float]) -> str:
+    """Returns a plot of an operation's costs by the number of columns, in Markdown."""
+    lengths = [int(each.split(" x ")[1]) for each in points if each.startswith(f"{DRAWN} x ")]
+    long = [columns for columns in lengths if columns >= 15]
+    costs = [points[f"{DRAWN} x {columns}"] for columns in long]
+    return f"""\
+```mermaid
+xychart-beta
+    title "{name}: ns for each value of {DRAWN} rows"
+    x-axis "columns" [{", ".join(map(str, long))}]
+    y-axis 0 --> {max(costs) * 1.1:.2f}
+    line [{", ".join(map(str, costs))}]
+```
+"""
+
+
+def compiled(folder: Path, operation: str, levels: Sequence[str], sizes: Sequence[tuple[int, int]]) -> Path:
     """Compiles an operation for all sizes, and returns the shared library."""
     functions = [
         f"    @tf.function(input_signature=[tf.TensorSpec([{rows}, {columns}], name='x')])\n"
         f"    def n{rows}_{columns}(self, x):\n        return {OPERATIONS[operation][0]}\n"
-        for rows, columns in grid()
+        for rows, columns in sizes
     ]
-    model = "import tensorflow as tf\n\n\nclass Sizes(tf.Module):\n" + "\n".join(functions) + "\n\nmodel = Sizes()\n"
+    model = "import tensorflow as tf\n\n\nclass Grid(tf.Module):\n" + "\n".join(functions) + "\n\nmodel = Grid()\n"
     (folder / "model.py").write_text(model)
-    entry_points = [f"--entry-points=N{rows}_{columns}=n{rows}_{columns}" for rows, columns in grid()]
+    entry_points = [f"--entry-points=N{rows}_{columns}=n{rows}_{columns}" for rows, columns in sizes]
     subprocess.check_call(
         [
-            *(sys.executable, "-s", "-m", "tfaot.command.cli", "compile", "model.py", "--cpp-class=t::Sizes"),
+            *(sys.executable, "-s", "-m", "tfaot.command.cli", "compile", "model.py", "--cpp-class=t::Grid"),
             *(f"--cpu={level}" for level in levels),
             *(*entry_points, "--no-verify", "--out=package"),
         ],
@@ -119,10 +153,12 @@ def compiled(folder: Path, operation: str, levels: list[str]) -> Path:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdout=subprocess.DEVNULL,
     )
-    return folder / "package/lib/libsizes_shared.so"
+    return folder / "package/lib/libgrid_shared.so"
 
 
-def measured(library: Path, operation: str, level: str, threads: int) -> dict[str, float]:
+def measured(
+    library: Path, operation: str, level: str, threads: int, sizes: Sequence[tuple[int, int]]
+) -> dict[str, float]:
     """Returns the nanoseconds per value, by the size."""
     from tfaot import run
 
@@ -139,7 +175,7 @@ def measured(library: Path, operation: str, level: str, threads: int) -> dict[st
         return (clock() - start) / count
 
     model = run.load(library, isa=level, threads=threads)
-    for rows, columns in grid():
+    for rows, columns in sizes:
         entry_point = getattr(model, f"N{rows}_{columns}")
         x = random.standard_normal((rows, columns)).astype(np.float32)
         (result,) = entry_point(x=x).values()

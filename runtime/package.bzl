@@ -39,7 +39,6 @@ PACKAGE_KERNELS = [
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",
     "tfaot/kernels/row_copies_f32.cc",
-    "tfaot/kernels/softmax_f32.cc",
     "tfaot/kernels/stream_f32.cc",
     "tfaot/kernels/winograd_f32.cc",
 ]

@@ -16,7 +16,7 @@ class TableTest(unittest.TestCase):
     def test_round_trip(self) -> None:
         """Protects renewal: what is written is read again, sorted."""
         tiers = {
-            "DEFAULT": {"//b:b": {"x86-64-v3": 1}, "//a:a Train": {"softmax": 2, "x86-64-v3": 0}},
+            "DEFAULT": {"//b:b": {"x86-64-v3": 1}, "//a:a Train": {"row_fusion": 2, "x86-64-v3": 0}},
             "FULL": {},
             "MANUAL": {},
         }
@@ -36,7 +36,7 @@ class TableTest(unittest.TestCase):
             ]
             for index, name in enumerate([*files, "a/cut.descriptions/c0.passes.json"]):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
-                text = {"softmax": index, "erfc": 0, "prepack": None, "remaining": {"x86-64-v3": 7}, "missed": []}
+                text = {"row_fusion": index, "erfc": 0, "prepack": None, "remaining": {"x86-64-v3": 7}, "missed": []}
                 (root / name).write_text(json.dumps(text))
             rows = places.read(
                 root, [*files, "a/cut.descriptions"], ["//a:net", "//a:net.Train", "//a:cut_library", "//b:net"]
@@ -46,17 +46,21 @@ class TableTest(unittest.TestCase):
             rows,
             {
                 "//a:net": left,
-                "//a:net.Train": {"softmax": 1, **left},
-                "//a:net.Train Run_b8": {"softmax": 2, **left},
-                "//a:cut_library c0": {"softmax": 4, **left},
+                "//a:net.Train": {"row_fusion": 1, **left},
+                "//a:net.Train Run_b8": {"row_fusion": 2, **left},
+                "//a:cut_library c0": {"row_fusion": 4, **left},
             },
         )
 
     def test_differences(self) -> None:
         """Protects the direction: fewer places, more kernels, and a model that is gone are worse, and the opposite is better."""
-        old = {"a": {"softmax": 2, "x86-64-v3": 5}, "b": {"erfc": 1}, "same": {"erfc": 1}}
+        old = {"a": {"row_fusion": 2, "x86-64-v3": 5}, "b": {"erfc": 1}, "same": {"erfc": 1}}
         new = {"a": {"prepack": 1, "x86-64-v3": 6}, "c": {}, "same": {"erfc": 1}}
-        worse = ["a: places of softmax: 2 -> 0", "a: kernels that remain at x86-64-v3: 5 -> 6", "b: compiled no more"]
+        worse = [
+            "a: places of row_fusion: 2 -> 0",
+            "a: kernels that remain at x86-64-v3: 5 -> 6",
+            "b: compiled no more",
+        ]
         better = ["a: places of prepack: 0 -> 1", "c: has no row"]
         self.assertEqual(places.differences(old, new), (worse, better))
         self.assertEqual(places.differences(new, old)[0][:2], ["a: places of prepack: 1 -> 0", "c: compiled no more"])

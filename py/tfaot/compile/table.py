@@ -35,7 +35,6 @@ from tfaot.compile.program.passes.epilogues import epilogues
 from tfaot.compile.program.passes.filter_gradients import filter_gradients
 from tfaot.compile.program.passes.mlp_fusion import mlp_fusion
 from tfaot.compile.program.passes.row_fusion import row_fusion
-from tfaot.compile.program.passes.softmax import softmax
 from tfaot.compile.program.passes.transpose_folding import transpose_folding
 from tfaot.compile.program.passes.transposes import transposes
 from tfaot.compile.program.thunks.compiled import Compiled
@@ -78,7 +77,6 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     Pass("mlp_fusion", Compiled, mlp_fusion),
     Pass("epilogues", Compiled, epilogues),
     Pass("transpose_folding", Compiled, transpose_folding),
-    Pass("softmax", Compiled, softmax),
     Pass("row_fusion", Compiled, row_fusion),
     Pass("column_reduction", Compiled, column_reduction),
     Pass("filter_gradients", Compiled, filter_gradients),

@@ -22,7 +22,6 @@ NAMES = (
     "mlp_fusion",
     "epilogues",
     "transpose_folding",
-    "softmax",
     "row_fusion",
     "column_reduction",
     "filter_gradients",
@@ -51,6 +50,7 @@ RENAMED = {
     "row_products": "gemv_packing",
     "row_sweeps": "row_fusion",
     "short_products": "gemv_layout",
+    "softmax": "row_fusion",
     "strided_products": "transpose_folding",
     "sweeps": "elementwise_fusion",
 }

@@ -1,5 +1,5 @@
 // The kernels that compiled models call: matrix products, convolutions,
-// gradients by a convolution's kernel, softmax, sums of rows, and copies of
+// gradients by a convolution's kernel, sums of rows, and copies of
 // rows.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
@@ -218,12 +218,6 @@ template <typename T>
 void RunStream(const Products& products, const void* left, const void* right,
                void* out, ThreadPool* threads = nullptr,
                const Epilogue& epilogue = {});
-
-// out[rows][columns] = softmax(scale * in[rows][columns]), for each row. `out`
-// can be `in`. There is at least one column. T is float.
-template <typename T>
-void RunSoftmax(std::int64_t rows, std::int64_t columns, T scale,
-                const void* in, void* out, ThreadPool* threads = nullptr);
 
 // All sizes are at least 1. T is float.
 template <typename T>

@@ -2,6 +2,8 @@
 #ifndef TFAOT_KERNELS_FUNCTIONS_H_
 #define TFAOT_KERNELS_FUNCTIONS_H_
 
+#include <limits>
+
 #include "tfaot/kernels/lanes.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -37,6 +39,48 @@ TFAOT_INLINE V Exp(V value) {
   const V most = All<V>(88.7228317f), least = All<V>(-87.33654f);
   result = value <= most ? result : value * All<V>(3e38f);
   return value < least ? V{} : result;
+}
+
+// Returns the natural logarithm, with an error of at most 2e-7 of the result:
+// -infinity for zeros, and NaN for what is less.
+//
+// The polynomial is that of Cephes' logf (Moshier), as in XLA: log(m) + n ln(2)
+// for the value m 2^n, where m is between sqrt(1/2) and sqrt(2).
+template <typename V>
+TFAOT_INLINE V Log(V value) {
+  const V least = All<V>(1.17549435e-38f), one = All<V>(1.0f);
+  // A denormal as a normal value, times 2^25.
+  const V normal = value < least ? value * All<V>(33554432.0f) : value;
+  // The difference of the bits to those of sqrt(1/2), which begin n and m.
+  const Bits<V> bits = BitCast<Bits<V>>(normal) - 0x3f3504f3u;
+  const Bits<V> exponent = (bits + 0x3f800000u) >> 23;
+  const V m = BitCast<V>((bits & 0x007fffffu) + 0x3f3504f3u);
+  // An integer in the lowest bits is added to 2^23.
+  V n = BitCast<V>(exponent | 0x4b000000u) - All<V>(8388608.0f + 127.0f);
+  n = value < least ? n - All<V>(25.0f) : n;
+  const V x = m - one, square = x * x;
+  const auto next = [&](V sum, float constant) {
+    return MultiplyAdd(sum, x, All<V>(constant));
+  };
+  V p = next(All<V>(7.0376836292e-2f), -1.1514610310e-1f);
+  p = next(p, 1.1676998740e-1f);
+  p = next(p, -1.2420140846e-1f);
+  p = next(p, 1.4249322787e-1f);
+  p = next(p, -1.6668057665e-1f);
+  p = next(p, 2.0000714765e-1f);
+  p = next(p, -2.4999993993e-1f);
+  p = next(p, 3.3333331174e-1f);
+  V y = p * x * square;
+  // ln(2) in two parts, the first of which has few bits.
+  y = MultiplyAdd(n, All<V>(-2.12194440e-4f), y);
+  y = MultiplyAdd(square, All<V>(-0.5f), y);
+  V result = MultiplyAdd(n, All<V>(0.693359375f), x + y);
+  // Infinity and NaN stay.
+  result = value <= All<V>(3.40282347e38f) ? result : value;
+  const V nan = All<V>(std::numeric_limits<float>::quiet_NaN());
+  result = value < V{} ? nan : result;
+  return value == V{} ? All<V>(-std::numeric_limits<float>::infinity())
+                      : result;
 }
 
 // Returns tanh(value) with a relative error of at most 5e-7, and NaN for NaN.

@@ -1,30 +1,35 @@
-// Formulas over the rows of arrays: sums of a row's values, and values that
-// need such sums, as in a layer norm.
+// Formulas over the rows of arrays: sums and extrema of a row's values, and
+// values that need such a number, as in a layer norm or a softmax.
 //
 // A compiled model's program has a struct for each of its formulas:
 //
 //   struct Formula {
 //     static constexpr std::int64_t kColumns = 64;
 //     static constexpr std::size_t kArrays = 2;
-//     static constexpr std::size_t kVectors = 1;   // a value for each column
+//     static constexpr std::size_t kVectors = 1;   // the same for many rows
 //     static constexpr std::size_t kValues = 0;    // a value for each row
 //     static constexpr std::size_t kScalars = 0;
-//     static constexpr std::array<int, 1> kSums = {2};  // sums in each stage
-//     static constexpr bool kWrites = true;        // arrays, after all sums
+//     // What each stage combines a row's values by (vector.h).
+//     using Stages = std::tuple<std::tuple<Larger>, std::tuple<Add, Add>>;
+//     static constexpr bool kWrites = true;        // arrays, in the last stage
 //     static constexpr int kCost = 6;              // multiply-adds of a value
 //     // What is known of some rows, such as their means.
 //     struct Rows { float mean[kMostRows]; };
 //     // Computes values of `count` rows from `first` on that need the sums of
-//     // the last stage, and after the last one writes values.
+//     // the stage before, and in the last one writes values.
 //     template <int kStage>
 //     static void Begin(const RowSums& sums, const Places<kValues>& values,
 //                       const Places<kScalars>& scalars, std::int64_t first,
 //                       std::int64_t count, Rows& rows);
-//     // Adds to the stage's sums of row r, and after the last stage writes
-//     // arrays, at index i and column j. Index is std::int64_t, or Tail for
-//     // the columns behind the last whole vector. V is float or a vector.
+//     // Adds to the stage's sums of row r of those in `rows`, which can be
+//     // extrema, and in the last stage writes arrays, at index i and column j.
+//     // Earlier stages can keep values there for later ones. `row` is the
+//     row's
+//     // number among all. Index is std::int64_t, or Tail for the columns
+//     behind
+//     // the last whole vector. V is float or a vector.
 //     template <int kStage, typename V, typename Index>
-//     static void At(const Rows& rows, std::int64_t r,
+//     static void At(const Rows& rows, std::int64_t r, std::int64_t row,
 //                    const Places<kArrays>& arrays, Index i,
 //                    const Places<kVectors>& vectors, Index j,
 //                    V* sums);
@@ -37,6 +42,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "tfaot/kernels/lanes.h"
 #include "tfaot/kernels/parallel.h"
@@ -56,6 +64,17 @@ constexpr int kMostRows = 32;
 // in two cache lines.
 constexpr std::int64_t kLong = 256;
 
+// Returns the row of a vector that belongs to a row. Rows of a vector that has
+// kPeriod of them are repeated; each kGroup rows have others, if it isn't 0.
+template <std::int64_t kGroup, std::int64_t kPeriod>
+constexpr std::int64_t Repeated(std::int64_t row) {
+  if constexpr (kGroup > 0) {
+    return row / kGroup * kPeriod + row % kPeriod;
+  } else {
+    return row % kPeriod;
+  }
+}
+
 // A stage's sums, row by row.
 using RowSums = const float (*)[kMostRows];
 
@@ -68,13 +87,31 @@ struct Operands {
   Places<Formula::kScalars> scalars;
 };
 
-// The number of sums in a stage.
+// How a stage combines a row's values. The last stage doesn't.
 template <typename Formula, int kStage>
-constexpr int SumsOf() {
-  if constexpr (kStage < static_cast<int>(Formula::kSums.size())) {
-    return Formula::kSums[kStage];
+constexpr auto SumsOf() {
+  using Stages = typename Formula::Stages;
+  if constexpr (kStage < static_cast<int>(std::tuple_size_v<Stages>)) {
+    return std::tuple_element_t<kStage, Stages>();
+  } else {
+    return std::tuple<>();
   }
-  return 0;
+}
+
+template <typename... Types, typename Function, std::size_t... kIndex>
+TFAOT_INLINE void ForEach(const std::tuple<Types...>& all,
+                          const Function& function,
+                          std::index_sequence<kIndex...>) {
+  (function(std::get<kIndex>(all),
+            std::integral_constant<int, static_cast<int>(kIndex)>()),
+   ...);
+}
+
+// Calls function(element, index) for each element of a tuple.
+template <typename... Types, typename Function>
+TFAOT_INLINE void ForEach(const std::tuple<Types...>& all,
+                          const Function& function) {
+  ForEach(all, function, std::index_sequence_for<Types...>());
 }
 
 // Runs a stage of kRows rows from `first` + r on, whose sums it stores. The
@@ -86,41 +123,59 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
   using V = Vector<float>;
   constexpr std::int64_t kWidth = kLanes<float>;
   constexpr std::int64_t kColumns = Formula::kColumns;
-  constexpr int kCount = SumsOf<Formula, kStage>();
+  constexpr auto kSums = SumsOf<Formula, kStage>();
+  constexpr int kCount = std::tuple_size_v<decltype(SumsOf<Formula, kStage>())>;
   constexpr std::int64_t kWhole = kColumns / kWidth * kWidth;
   constexpr int kRest = static_cast<int>(kColumns - kWhole);
   const auto one = [&](auto zero, int i, auto j,
                        auto* sum) __attribute__((always_inline)) {
-    Formula::template At<kStage, decltype(zero)>(rows, r + i, at.arrays,
-                                                 j + (first + r + i) * kColumns,
-                                                 at.vectors, j, sum);
+    const std::int64_t row = first + r + i;
+    Formula::template At<kStage, decltype(zero)>(
+        rows, r + i, row, at.arrays, j + row * kColumns, at.vectors, j, sum);
   };
   const auto each = [&](auto j, V* sum) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) one(V{}, i, j, sum + i * kCount);
   };
   std::int64_t j = 0;
-  // An addition waits for the one before it.
-  V parts[2][std::max(kRows * kCount, 1)] = {};
   if constexpr (kCount > 0) {
+    const auto clear = [&](V* sum) __attribute__((always_inline)) {
+      ForEach(kSums, [&](auto combine, auto n) __attribute__((always_inline)) {
+        for (int i = 0; i < kRows; ++i) {
+          sum[i * kCount + n] = All<V>(decltype(combine)::kNone);
+        }
+      });
+    };
+    // An addition waits for the one before it.
+    V parts[2][kRows * kCount];
+    clear(parts[0]);
+    clear(parts[1]);
     for (; j + 2 * kWidth <= kColumns; j += 2 * kWidth) {
       each(j, parts[0]);
       each(j + kWidth, parts[1]);
     }
     if (j < kWhole) each(j, parts[0]);
-    for (int i = 0; i < kRows * kCount; ++i) parts[0][i] += parts[1][i];
+    V rest[kRows * kCount];
     if constexpr (kRest > 0) {
-      V rest[kRows * kCount] = {};
+      clear(rest);
       each(Tail<kRest>{kWhole}, rest);
-      for (int i = 0; i < kRows * kCount; ++i) {
-        parts[0][i] += FirstOr(rest[i], kRest, 0.0f);
+    }
+    ForEach(kSums, [&](auto combine, auto n) __attribute__((always_inline)) {
+      V all[kRows];
+      for (int i = 0; i < kRows; ++i) {
+        const int at = i * kCount + n;
+        all[i] = parts[0][at];
+        if constexpr (kColumns >= 2 * kWidth) {
+          all[i] = combine(all[i], parts[1][at]);
+        }
+        if constexpr (kRest > 0) {
+          const float none = decltype(combine)::kNone;
+          const V some = FirstOr(rest[at], kRest, none);
+          all[i] = kWhole > 0 ? combine(all[i], some) : some;
+        }
       }
-    }
-    float totals[kRows * kCount];
-    Sums<float, kRows * kCount>(parts[0], totals);
-    for (int i = 0; i < kRows * kCount; ++i) {
-      sums[i % kCount][r + i / kCount] = totals[i];
-    }
+      Sums<float, kRows, decltype(combine)>(all, sums[n] + r);
+    });
   } else if constexpr (kRest > 0 && kColumns >= kLong) {
     // These rows begin anywhere in a cache line. Vectors that are in one line
     // take a third less time, and a value is the same in a vector and alone.
@@ -131,12 +186,14 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
       };
       j = 0;
       alone(head);
-      for (; j + kWidth <= kColumns; j += kWidth) one(V{}, i, j, parts[0]);
+      for (; j + kWidth <= kColumns; j += kWidth) {
+        one(V{}, i, j, static_cast<V*>(nullptr));
+      }
       alone(kColumns);
     }
   } else {
-    for (; j < kWhole; j += kWidth) each(j, parts[0]);
-    if constexpr (kRest > 0) each(Tail<kRest>{kWhole}, parts[0]);
+    for (; j < kWhole; j += kWidth) each(j, nullptr);
+    if constexpr (kRest > 0) each(Tail<kRest>{kWhole}, nullptr);
   }
 }
 
@@ -146,13 +203,16 @@ template <typename Formula, int kStage>
 TFAOT_INLINE void SweepGroup(const Operands<Formula>& at, Span span,
                              RowSums last, typename Formula::Rows& rows) {
   // Without sums to wait for, rows one after another are one stream.
-  constexpr int kAtOnce = Formula::kSums.empty() ? 1 : 4;
-  constexpr bool kLast = kStage == static_cast<int>(Formula::kSums.size());
+  constexpr int kStages = std::tuple_size_v<typename Formula::Stages>;
+  constexpr int kAtOnce = kStages == 0 ? 1 : 4;
+  constexpr bool kLast = kStage == kStages;
   const std::int64_t count = span.size();
   Formula::template Begin<kStage>(last, at.values, at.scalars, span.begin,
                                   count, rows);
   if constexpr (!kLast || Formula::kWrites) {
-    float sums[kLast ? 1 : SumsOf<Formula, kStage>()][kMostRows] = {};
+    constexpr std::size_t kCount =
+        std::tuple_size_v<decltype(SumsOf<Formula, kStage>())>;
+    float sums[kLast ? 1 : kCount][kMostRows] = {};
     std::int64_t r = 0;
     for (; r + kAtOnce <= count; r += kAtOnce) {
       SweepStage<Formula, kStage, kAtOnce>(at, span.begin, r, rows, sums);

@@ -73,6 +73,68 @@ TFAOT_INLINE void Put(unsigned char* array, Tail<kCount> index, V value) {
   StoreSome(reinterpret_cast<T*>(array) + index.i, value, kCount);
 }
 
+// Reads bytes from index i on, and returns which of them aren't zero: bits that
+// select values of a V, or a bool for a float.
+template <typename V>
+TFAOT_INLINE auto GetMask(const unsigned char* array, std::int64_t i) {
+  if constexpr (std::is_floating_point_v<V>) {
+    return array[i] != 0;
+  } else {
+    constexpr int kCount = static_cast<int>(sizeof(V) / sizeof(float));
+    typename VectorOf<unsigned char, kCount>::Type bytes;
+    std::memcpy(&bytes, array + i, sizeof(bytes));
+    using Integers = typename VectorOf<std::int32_t, sizeof(V)>::Type;
+    return __builtin_convertvector(bytes, Integers) != Integers{};
+  }
+}
+
+template <typename V, int kCount>
+TFAOT_INLINE auto GetMask(const unsigned char* array, Tail<kCount> index) {
+  unsigned char bytes[sizeof(V) / sizeof(float)] = {};
+  std::memcpy(bytes, array + index.i, kCount);
+  return GetMask<V>(bytes, 0);
+}
+
+// Returns the numbers of the columns from j on.
+template <typename V>
+TFAOT_INLINE Bits<V> Numbers(std::int64_t j) {
+  const auto first = static_cast<std::uint32_t>(j);
+  if constexpr (std::is_floating_point_v<V>) {
+    return first;
+  } else {
+    Bits<V> numbers;
+    for (std::size_t i = 0; i < sizeof(V) / sizeof(float); ++i) {
+      numbers[i] = static_cast<std::uint32_t>(i);
+    }
+    return numbers + first;
+  }
+}
+
+template <typename V, int kCount>
+TFAOT_INLINE Bits<V> Numbers(Tail<kCount> index) {
+  return Numbers<V>(index.i);
+}
+
+// Returns integers with a sign, as which they are compared.
+template <typename B>
+TFAOT_INLINE auto Signed(B bits) {
+  if constexpr (std::is_integral_v<B>) {
+    return static_cast<std::int32_t>(bits);
+  } else {
+    return reinterpret_cast<typename VectorOf<std::int32_t, sizeof(B)>::Type>(
+        bits);
+  }
+}
+
+template <typename Mask>
+TFAOT_INLINE auto Not(Mask mask) {
+  if constexpr (std::is_integral_v<Mask>) {
+    return !mask;
+  } else {
+    return ~mask;
+  }
+}
+
 // Returns floats with the values of integers, whose bits are those of an int32.
 template <typename V>
 TFAOT_INLINE V FromInteger(Bits<V> bits) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #if defined(__AVX2__)
@@ -215,32 +216,69 @@ TFAOT_INLINE Vector<float> Permute(Vector<float> values,
 #endif
 }
 
+// Ways to combine values, and what changes nothing.
+struct Add {
+  template <typename V>
+  TFAOT_INLINE V operator()(V a, V b) const {
+    return a + b;
+  }
+  static constexpr float kNone = 0;
+};
+
+// The larger value. If one is NaN, it is any of the two.
+struct Peak {
+  template <typename V>
+  TFAOT_INLINE V operator()(V a, V b) const {
+    return Max(a, b);
+  }
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
+};
+
+// The larger value, or NaN if either is.
+struct Larger {
+  template <typename V>
+  TFAOT_INLINE V operator()(V a, V b) const {
+    return a != a ? a : Max(a, b);
+  }
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
+};
+
+// The smaller value, or NaN if either is.
+struct Smaller {
+  template <typename V>
+  TFAOT_INLINE V operator()(V a, V b) const {
+    return a != a ? a : Min(a, b);
+  }
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
+};
+
 #if defined(__SSE2__)
-// Returns four sums of a part of the values: the sums of the halves, and of
-// their halves.
-template <typename V>
-TFAOT_INLINE __m128 SumParts(V vector) {
+// Returns four values for a part of the values each: the halves are combined,
+// and their halves.
+template <typename Combine, typename V>
+TFAOT_INLINE __m128 Quarters(V vector) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(V) == 64) {
     // GCC 12 warns of undefined values in the form without a mask.
     const __m256d upper =
         _mm512_maskz_extractf64x4_pd(0xff, First<__m512d>(vector), 1);
-    return SumParts(First<__m256>(vector) + _mm256_castpd_ps(upper));
+    return Quarters<Combine>(
+        Combine()(First<__m256>(vector), _mm256_castpd_ps(upper)));
   }
 #endif
 #if defined(__AVX2__)
   if constexpr (sizeof(V) == 32) {
     const __m128 upper = _mm256_extractf128_ps(First<__m256>(vector), 1);
-    return First<__m128>(vector) + upper;
+    return Combine()(First<__m128>(vector), upper);
   }
 #endif
   return First<__m128>(vector);
 }
 #endif
 
-// Sets each of kCount totals to the sum of a vector's values, in an order that
-// depends only on V.
-template <typename T, int kCount, typename V>
+// Sets each of kCount totals to the sum of a vector's values, or to another
+// combination of them, in an order that depends only on V.
+template <typename T, int kCount, typename Combine = Add, typename V>
 TFAOT_INLINE void Sums(const V* vectors, T* totals) {
 #if defined(__SSE2__)
   if constexpr (std::is_same_v<T, float>) {
@@ -249,13 +287,15 @@ TFAOT_INLINE void Sums(const V* vectors, T* totals) {
       const int count = kCount - done < 4 ? kCount - done : 4;
       __m128 x[4] = {};
 #pragma GCC unroll 4
-      for (int i = 0; i < count; ++i) x[i] = SumParts(vectors[done + i]);
+      for (int i = 0; i < count; ++i) {
+        x[i] = Quarters<Combine>(vectors[done + i]);
+      }
       // Of each vector, (0) + (2) and (1) + (3), and their sum.
       const __m128 a =
-          _mm_add_ps(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+          Combine()(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
       const __m128 b =
-          _mm_add_ps(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
-      const __m128 sums = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+          Combine()(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
+      const __m128 sums = Combine()(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
       std::memcpy(totals + done, &sums,
                   sizeof(T) * static_cast<std::size_t>(count));
     }
@@ -267,7 +307,9 @@ TFAOT_INLINE void Sums(const V* vectors, T* totals) {
     T values[kWidth];
     std::memcpy(values, &vectors[i], sizeof(V));
     for (std::size_t width = kWidth / 2; width > 0; width /= 2) {
-      for (std::size_t j = 0; j < width; ++j) values[j] += values[j + width];
+      for (std::size_t j = 0; j < width; ++j) {
+        values[j] = Combine()(values[j], values[j + width]);
+      }
     }
     totals[i] = values[0];
   }

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.values.formulas import Operation
+from tfaot.compile.program.values.formulas import REDUCTIONS, Operation
 from tfaot.compile.program.values.instructions import Fusion, fusions, windows
 from tfaot.xla.module import Instruction
 
@@ -22,6 +22,7 @@ Meaning = Callable[[Sequence[Cells]], Cells]
 """What a kernel computes of its arguments but the last, which is the result."""
 
 PRIME = 2**31 - 1
+NOTHING: Mapping[int, Cells] = {}
 
 _EXACT: Mapping[str, Callable[..., Cells]] = {
     "add": lambda a, b: a + b,
@@ -55,22 +56,26 @@ def times(values: Cells, scale: float) -> Cells:
     return values * constant(scale) % PRIME
 
 
-def shares(scores: Cells, rows: int, scale: float) -> Cells:
-    """Returns a softmax."""
-    scaled = times(scores.reshape(rows, -1), scale)
-    powers = function("exponential", (scaled - scaled.max(1, keepdims=True)) % PRIME)
-    return powers * function("reciprocal", powers.sum(1, keepdims=True) % PRIME) % PRIME
+def evaluate(
+    operations: Sequence[Operation], leaf: Callable[[Operation], Cells], reduced: Mapping[int, Cells] = NOTHING
+) -> list[Cells]:
+    """Returns what the operations of a formula compute.
 
-
-def evaluate(operations: Sequence[Operation], leaf: Callable[[Operation], Cells]) -> list[Cells]:
-    """Returns what the operations of a formula compute, given what those compute that read memory."""
+    Args:
+      operations: the operations.
+      leaf: returns what those read that read memory.
+      reduced: the reductions that earlier stages have computed, by their index.
+    """
     values: list[Cells] = []
-    for each in operations:
-        operands = [values[index] for index in each.operands]
-        if each.opcode in ("array", "column", "row", "scalar"):
+    for index, each in enumerate(operations):
+        operands = [values[operand] for operand in each.operands]
+        if index in reduced:
+            value = reduced[index]
+        elif each.opcode in ("array", "column", "row", "scalar"):
             value = leaf(each) % PRIME
-        elif each.opcode == "sum":
-            value = operands[0].sum(1, keepdims=True) % PRIME
+        elif each.opcode in REDUCTIONS:
+            combined = {"sum": np.sum, "largest": np.max, "peak": np.max, "smallest": np.min}[each.opcode]
+            value = np.asarray(combined(operands[0], 1, keepdims=True)) % PRIME
         elif each.opcode == "constant":
             value = np.asarray(constant(float(each.text)))
         else:

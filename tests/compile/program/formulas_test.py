@@ -144,7 +144,7 @@ class FormulasTest(unittest.TestCase):
                 Operation("integer", text="-4096"),
                 Operation("and", (3, 4)),
                 Operation("add", (5, 1)),
-                Operation("convert", (6,)),
+                Operation("convert", (6,), text="s32"),
                 Operation("bitcast-convert", (6,), text="f32"),
                 Operation("exponential", (8,)),
                 Operation("tanh", (9,)),
@@ -168,21 +168,21 @@ class FormulasTest(unittest.TestCase):
             "another dtype": read(f"c = {SHAPE} convert(%p1)", f"r = {SHAPE} add(%p0, %c)", parameters="xi"),
             "integers": read("r = s32[6,4]{1,0} add(%p0, %p1)", parameters="ii", root="s32[6,4]{1,0}"),
             "a transposition": read(f"b = {SHAPE} transpose(%p1), dimensions={{1,0}}", f"r = {SHAPE} add(%p0, %b)"),
-            "a function": read(f"b = {SHAPE} log(%p1)", f"r = {SHAPE} add(%p0, %b)"),
+            "a function": read(f"b = {SHAPE} cosine(%p1)", f"r = {SHAPE} add(%p0, %b)"),
             "a function in double": read("r = f32[6,4]{1,0} exponential(%p0)", parameters="x", dtype="f64"),
             "a shift by 32": read(*shifted("32"), parameters="x"),
             "a shift to the right": read(*shifted("1", "shift-right-logical"), parameters="x"),
             "an integer's value as a float's": read(
                 "b = s32[6,4]{1,0} bitcast-convert(%p0)",
-                "m = s32[6,4]{1,0} multiply(%b, %b)",
+                "m = s32[6,4]{1,0} maximum(%b, %b)",
                 f"r = {SHAPE} convert(%m)",
                 parameters="x",
             ),
             "a reduction": read(
                 "r = f32[6]{0} reduce(%p0, %p1), dimensions={1}, to_apply=%sum", parameters="xs", root="f32[6]{0}"
             ),
-            "infinity": read(
-                "i = f32[] constant(inf)",
+            "NaN": read(
+                "i = f32[] constant(nan)",
                 f"is = {SHAPE} broadcast(%i), dimensions={{}}",
                 f"r = {SHAPE} add(%p0, %is)",
                 parameters="x",

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program import column_reduction_test, narrow_test, transposes_test
-from tests.compile.program.cells import PRIME, Cells, Meaning, constant, evaluate, function, shares, times
+from tests.compile.program.cells import PRIME, Cells, Meaning, constant, evaluate, function, times
 from tests.compile.program.cells import meanings as of_hlo
 from tests.compile.program.changed import NO_KERNELS, changed, with_products
 from tests.xla.hlo import kernels, parsed
@@ -35,7 +35,6 @@ from tfaot.compile.program.passes import (
     filter_gradients,
     mlp_fusion,
     row_fusion,
-    softmax,
     transpose_folding,
     transposes,
 )
@@ -61,12 +60,12 @@ from tfaot.compile.program.thunks.kinds import (
     RowSweep,
     SizedSlice,
     Slice,
-    Softmax,
     Sweep,
     Thunk,
     While,
 )
 from tfaot.compile.program.values.formulas import Operation
+from tfaot.compile.program.values.stages import stages
 
 DRAWS = float(os.environ.get("TFAOT_DRAWS", "1"))
 """How many times as many programs to draw."""
@@ -138,9 +137,6 @@ class Machine:
                 row, bias = self.at(layer.row, 4 * layer.depth), layer.bias and self.at(layer.bias, 4 * layer.columns)
                 result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
                 self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
-        elif isinstance(thunk, Softmax):
-            size = 4 * thunk.rows * thunk.columns
-            self.at(thunk.out, size)[:] = shares(self.at(thunk.input, size), thunk.rows, thunk.scale).ravel()
         elif isinstance(thunk, RowCopies):
             index = transposes_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
             self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.input_size)[index]
@@ -272,13 +268,18 @@ class Machine:
                 return arrays[at].reshape(shape).copy()
             if operation.opcode == "row":
                 return rows[at].reshape(-1, 1).copy()
-            return (
-                self.at(thunk.vectors[at], 4 * shape[1])
-                if operation.opcode == "column"
-                else self.at(thunk.scalars[at], 4)
-            )
+            if operation.opcode == "scalar":
+                return self.at(thunk.scalars[at], 4)
+            vector, numbers = thunk.formula.vectors[at], np.arange(shape[0])
+            values = self.at(thunk.vectors[at], vector.bytes(*shape)).reshape(-1, 1 if vector.single else shape[1])
+            return values[numbers // (vector.group or shape[0]) * vector.period + numbers % vector.period]
 
-        values = evaluate(thunk.formula.operations, leaf)
+        reduced: dict[int, Cells] = {}
+        for stage in stages(thunk.formula):
+            values = evaluate(stage.operations, leaf, reduced)
+            reduced |= {index: values[index] for index in stage.reductions}
+            for place, index in stage.keeps:
+                arrays[place][:] = values[index].ravel()
         for written, places in ((thunk.formula.arrays, arrays), (thunk.formula.values, rows)):
             for place, value in written:
                 places[place][:] = np.broadcast_to(values[value], (shape[0], places[place].size // shape[0])).ravel()
@@ -739,7 +740,7 @@ class PropertiesTest(unittest.TestCase):
                 thunks.insert(drawn.random.randint(0, len(thunks)), drawn.other())
             return thunks
 
-        run = softmax.softmax
+        run = row_fusion.row_fusion
         self.compare(500, size[array], draw, lambda function: changed(run, hlo, function), of_hlo(hlo), share=0.15)
 
     def finishes(self, rows: int, columns: int) -> dict[str, tuple[list[str], list[str], str]]:

@@ -95,7 +95,7 @@ struct RowFormula {
   static constexpr std::size_t kVectors = 1;
   static constexpr std::size_t kValues = 1;
   static constexpr std::size_t kScalars = 0;
-  static constexpr std::array<int, 2> kSums = {1, 1};
+  using Stages = std::tuple<std::tuple<Add>, std::tuple<Add>>;
   static constexpr bool kWrites = true;
   static constexpr int kCost = 20;
   struct Rows {
@@ -115,7 +115,7 @@ struct RowFormula {
     }
   }
   template <int kStage, typename V, typename Index>
-  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r, std::int64_t,
                               const Places<kArrays>& arrays, Index i,
                               const Places<kVectors>& vectors, Index j,
                               V* sums) {
@@ -162,20 +162,6 @@ void RowSweepOf(Random& random) {
         to.insert(to.end(), value.begin(), value.end());
         return to;
       });
-}
-
-void SoftmaxOf(Random& random) {
-  const std::int64_t columns = random.Between(1, random.OneIn(4) ? 3000 : 120);
-  const std::int64_t rows = random.Between(60000, 200000) / columns + 1;
-  const auto from = Rough(random, rows * columns);
-  const float scale = random.OneIn(2) ? 1.0f : 7.3f;
-  Compare(random, "softmax of " + std::to_string(columns),
-          [&](ThreadPool* threads) {
-            std::vector<float> to(from.size());
-            RunSoftmax<float>(rows, columns, scale, from.data(), to.data(),
-                              threads);
-            return to;
-          });
 }
 
 void ColumnSumsOf(Random& random) {
@@ -394,7 +380,6 @@ int Test() {
     RowSweepOf<17>(random);
     RowSweepOf<65>(random);
     RowSweepOf<768>(random);
-    SoftmaxOf(random);
     ColumnSumsOf(random);
     ProductsOf<float>(random);
     ProductsOf<double>(random);

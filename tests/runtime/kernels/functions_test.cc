@@ -1,4 +1,4 @@
-// Protects functions of elementwise kernels and of softmax: their error over
+// Protects functions of formulas: their error over
 // all floats, and what they make of special values.
 #include "tfaot/kernels/functions.h"
 
@@ -38,6 +38,24 @@ struct OfExp {
     } else {
       Expect(std::fabs(double{got} - want) <= 1.5e-7 * want, "the error of exp",
              value, got);
+    }
+  }
+};
+
+struct OfLog {
+  template <typename V>
+  static V Run(V value) {
+    return Log(value);
+  }
+  static void Check(float value, float got) {
+    const double want = std::log(double{value});
+    if (std::isnan(want)) {
+      Expect(std::isnan(got), "log of NaN or a negative value", value, got);
+    } else if (std::isinf(want)) {
+      Expect(double{got} == want, "an infinite log", value, got);
+    } else {
+      Expect(std::fabs(double{got} - want) <= 2e-7 * std::fabs(want),
+             "the error of log", value, got);
     }
   }
 };
@@ -112,19 +130,24 @@ void TestSpecialValues() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float value :
        {0.0f, -0.0f, -kInfinity, kInfinity, -1e30f, 1e30f, 88.72283f, 88.72284f,
-        -87.33654f, -87.33655f, -100.0f, std::nanf("")}) {
+        -87.33654f, -87.33655f, -100.0f, 1e-45f, 1.17549421e-38f, 1.0f,
+        0.99999994f, 1.00000012f, 3.40282347e38f, std::nanf("")}) {
     OfExp::Check(value, First<OfExp, V>(value));
+    OfLog::Check(value, First<OfLog, V>(value));
     OfTanh::Check(value, First<OfTanh, V>(value));
   }
   for (const float zero : {0.0f, -0.0f}) {
     const float got = First<OfExp, V>(zero);
     Expect(got == 1, "exactly 1", zero, got);
   }
+  const float got = First<OfLog, V>(1.0f);
+  Expect(got == 0 && !std::signbit(got), "exactly 0", 1.0f, got);
 }
 
 template <typename V>
 void Test() {
   TestFloats<OfExp, V>();
+  TestFloats<OfLog, V>();
   TestFloats<OfTanh, V>();
   TestSpecialValues<V>();
 }

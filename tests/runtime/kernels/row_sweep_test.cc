@@ -1,6 +1,6 @@
-// Protects layer norms of compiled models: sums and values of rows of any
-// length beside their definition in double, rows that are written in place, and
-// equal rows.
+// Protects layer norms and softmaxes of compiled models: numbers of rows of any
+// length beside their definition in double, rows that are written in place,
+// equal rows, and values that aren't finite.
 #include "tfaot/kernels/row_sweep.h"
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct Norm {
   static constexpr std::size_t kVectors = 1;
   static constexpr std::size_t kValues = 2;
   static constexpr std::size_t kScalars = 1;
-  static constexpr std::array<int, 2> kSums = {2, 1};
+  using Stages = std::tuple<std::tuple<Add, Add>, std::tuple<Add>>;
   static constexpr bool kWrites = true;
   static constexpr int kCost = 20;
   struct Rows {
@@ -69,7 +70,7 @@ struct Norm {
     }
   }
   template <int kStage, typename V, typename Index>
-  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r, std::int64_t,
                               const Places<kArrays>& arrays, Index i,
                               const Places<kVectors>& vectors, Index j,
                               V* sums) {
@@ -97,7 +98,7 @@ struct Biased {
   static constexpr std::size_t kVectors = 1;
   static constexpr std::size_t kValues = 1;
   static constexpr std::size_t kScalars = 0;
-  static constexpr std::array<int, 0> kSums = {};
+  using Stages = std::tuple<>;
   static constexpr bool kWrites = true;
   static constexpr int kCost = 20;
   struct Rows {
@@ -111,11 +112,61 @@ struct Biased {
                 4 * static_cast<std::size_t>(count));
   }
   template <int kStage, typename V, typename Index>
-  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r, std::int64_t,
                               const Places<kArrays>& arrays, Index i,
                               const Places<kVectors>& vectors, Index j, V*) {
     const V product = Get<V, float>(arrays[0], i) * All<V>(rows.value[r]);
     Put<float>(arrays[0], i, product + Get<V, float>(vectors[0], j));
+  }
+};
+
+// Two extrema, then what a softmax keeps in its result: x = exp(x - max(x)),
+// and its share of the sum. `values` are the largest and the smallest value.
+template <int kLength>
+struct Softmax {
+  static constexpr std::int64_t kColumns = kLength;
+  static constexpr std::size_t kArrays = 1;
+  static constexpr std::size_t kVectors = 0;
+  static constexpr std::size_t kValues = 2;
+  static constexpr std::size_t kScalars = 0;
+  using Stages = std::tuple<std::tuple<Smaller, Larger>, std::tuple<Add>>;
+  static constexpr bool kWrites = true;
+  static constexpr int kCost = 20;
+  struct Rows {
+    alignas(64) float most[kMostRows], least[kMostRows], share[kMostRows];
+  };
+  template <int kStage>
+  static TFAOT_INLINE void Begin(RowSums sums, const Places<kValues>& values,
+                                 const Places<kScalars>&, std::int64_t first,
+                                 std::int64_t count, Rows& rows) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      if constexpr (kStage == 1) {
+        rows.least[r] = sums[0][r];
+        rows.most[r] = sums[1][r];
+      }
+      if constexpr (kStage == 2) rows.share[r] = 1.0f / sums[0][r];
+    }
+    if constexpr (kStage == 2) {
+      const std::size_t bytes = 4 * static_cast<std::size_t>(count);
+      std::memcpy(values[0] + 4 * first, rows.most, bytes);
+      std::memcpy(values[1] + 4 * first, rows.least, bytes);
+    }
+  }
+  template <int kStage, typename V, typename Index>
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r, std::int64_t,
+                              const Places<kArrays>& arrays, Index i,
+                              const Places<kVectors>&, Index, V* sums) {
+    const V x = Get<V, float>(arrays[0], i);
+    if constexpr (kStage == 0) {
+      sums[0] = Smaller()(x, sums[0]);
+      sums[1] = Larger()(x, sums[1]);
+    } else if constexpr (kStage == 1) {
+      const V power = Exp(x - All<V>(rows.most[r]));
+      Put<float>(arrays[0], i, power);
+      sums[0] += power;
+    } else {
+      Put<float>(arrays[0], i, x * All<V>(rows.share[r]));
+    }
   }
 };
 
@@ -177,6 +228,57 @@ void TestRows() {
   }
 }
 
+// Extrema, also of negative values only; NaN and infinities anywhere in a row.
+template <int kColumns>
+void TestExtrema() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Random random(kColumns);
+  for (const int rows : {1, 3, 4, 6, 33}) {
+    Array<float> x(rows * kColumns, 1), most(rows, 1), least(rows, 1);
+    for (const float special : {0.0f, -kInfinity, kInfinity, std::nanf("")}) {
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        x.data()[i] = static_cast<float>(random.Between(-999, -9)) / 64;
+      }
+      for (int r = 1; r < rows; r += 2) {
+        x.data()[r * kColumns + random.Between(0, kColumns - 1)] = special;
+      }
+      const Array<float> before = x;
+      RunRowSweep<Softmax<kColumns>>(rows, {At(x.data())}, {},
+                                     {At(most.data()), At(least.data())}, {},
+                                     nullptr);
+      const std::string what = std::to_string(rows) + " rows of " +
+                               std::to_string(kColumns) + " with " +
+                               std::to_string(special);
+      for (int r = 0; r < rows; ++r) {
+        const float* row = before.data() + r * kColumns;
+        double high = -HUGE_VAL, low = HUGE_VAL, sum = 0;
+        for (int j = 0; j < kColumns; ++j) {
+          const double value = double{row[j]};
+          high = value > high || value != value ? value : high;
+          low = value < low || value != value ? value : low;
+        }
+        for (int j = 0; j < kColumns; ++j) {
+          sum += std::exp(double{row[j]} - high);
+        }
+        const auto same = [](double a, double b) {
+          return a == b || (std::isnan(a) && std::isnan(b));
+        };
+        Expect(same(double{most.data()[r]}, high), what + ": the largest");
+        Expect(same(double{least.data()[r]}, low), what + ": the smallest");
+        for (int j = 0; j < kColumns; ++j) {
+          const double got = double{x.data()[r * kColumns + j]};
+          const double want = std::exp(double{row[j]} - high) / sum;
+          Expect(same(got, want) || std::fabs(got - want) <= 2e-6 * want,
+                 what + ": a share");
+        }
+      }
+      for (const Array<float>* each : {&x, &most, &least}) {
+        Expect(each->MarginsAreIntact(), what + ": beyond an end");
+      }
+    }
+  }
+}
+
 // Rows without sums.
 void TestWithoutSums() {
   constexpr std::int64_t kRows = 5003, kColumns = Biased::kColumns;
@@ -227,6 +329,11 @@ int main() {
   tfaot::kernels::TestRows<64>();
   tfaot::kernels::TestRows<127>();
   tfaot::kernels::TestRows<1100>();
+  tfaot::kernels::TestExtrema<1>();
+  tfaot::kernels::TestExtrema<7>();
+  tfaot::kernels::TestExtrema<16>();
+  tfaot::kernels::TestExtrema<37>();
+  tfaot::kernels::TestExtrema<1025>();
   tfaot::kernels::TestWithoutSums();
   tfaot::kernels::TestEqualRows();
 }

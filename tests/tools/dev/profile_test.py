@@ -23,7 +23,7 @@ class ProfileTest(unittest.TestCase):
         prefix = "tfcompile_xla_generated_tfcompile_12_tfaot_internal__"
         missed = [
             {"pass": "epilogues", "what": f"{prefix}M1a_add_fusion", "origin": "net/add", "reason": "it is in a loop"},
-            {"pass": "softmax", "what": f"{prefix}M1a_other", "origin": "", "reason": "something reads it"},
+            {"pass": "row_fusion", "what": f"{prefix}M1a_other", "origin": "", "reason": "something reads it"},
         ]
         self.assertEqual(
             profile.table(script, 9.0, profile.near_misses([json.dumps({"missed": missed})])),

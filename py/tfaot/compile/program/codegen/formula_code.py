@@ -20,15 +20,24 @@ _CODE = {
     "compare LE": "{0} <= {1}",
     "compare LT": "{0} < {1}",
     "compare NE": "{0} != {1}",
-    "convert": "kernels::FromInteger<{vector}>({0})",
+    **{
+        f"compare {name} s32": f"kernels::Signed({{0}}) {sign} kernels::Signed({{1}})"
+        for name, sign in (("EQ", "=="), ("GE", ">="), ("GT", ">"), ("LE", "<="), ("LT", "<"), ("NE", "!="))
+    },
+    "convert pred": "{0} ? kernels::All<{vector}>({dtype}(1)) : kernels::All<{vector}>({dtype}(0))",
+    "convert s32": "kernels::FromInteger<{vector}>({0})",
     "divide": "{0} / {1}",
     "exponential": "kernels::Exp({0})",
+    "is-finite": "{0} - {0} == kernels::All<{vector}>({dtype}(0))",
+    "log": "kernels::Log({0})",
     "maximum": "kernels::Maximum({0}, {1})",
     "minimum": "kernels::Minimum({0}, {1})",
     "multiply": "{0} * {1}",
     "multiply_add": "kernels::MultiplyAdd({0}, {1}, {2})",
     "multiply_subtract": "kernels::MultiplyAdd({0}, {1}, -{2})",
     "negate": "-{0}",
+    "not": "kernels::Not({0})",
+    "or": "{0} | {1}",
     "rsqrt": "kernels::All<{vector}>({dtype}(1)) / kernels::Sqrt({0})",
     "select": "{0} ? {1} : {2}",
     "shift-left": "{0} << {1}",
@@ -67,11 +76,16 @@ def _value(operation: Operation, dtype: str) -> str:
     if opcode == "scalar":
         return f"kernels::All<V>(s{operation.place})"
     if opcode == "constant":
-        suffix = "f" if dtype == "float" else ""
-        return f"kernels::All<V>({float(operation.text)!r}{suffix})"
+        return constant(operation, dtype)
     if opcode == "integer":
         return integer(operation)
     return arithmetic(operation, [f"v{operand}" for operand in operation.operands], dtype, "V")
+
+
+def constant(operation: Operation, dtype: str) -> str:
+    """Returns a constant in C++."""
+    text = repr(float(operation.text))
+    return f"kernels::All<V>({text.replace('inf', 'INFINITY')}{'f' if dtype == 'float' and 'inf' not in text else ''})"
 
 
 def integer(operation: Operation) -> str:

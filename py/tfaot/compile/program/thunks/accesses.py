@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from tfaot.compile.program.thunks.kinds import Place, Slice, Thunk, Uses
+from tfaot.compile.program.thunks.kinds import Kernel, Place, Slice, Thunk, Uses
 
 
 def overlap(a: Place, b: Place) -> bool:
@@ -75,6 +75,11 @@ def merged(
         for index, other, uses in others:
             if since < index < at and any(overlap(place, changed) for changed in uses.changes):
                 return f"{other.title or 'a loop'} in between changes what it reads"
+        # What was there last may have written a part only.
+        for member in (each for each in members if each < since):
+            over = [Uses((), uses.writes) for index, _, uses in others if member < index <= since]
+            if any(is_used(result, [*over, Uses((place,), ())], {result[0].buffer}) for result in results[member]):
+                return "what it reads isn't there before"
 
     def using(member: int) -> Thunk | None:
         """Returns what uses the place of a result between the member and the call."""
@@ -105,6 +110,22 @@ def merged(
                 break
         else:
             return whole
+
+
+def remove_unused(sequence: list[Thunk | None], call: int, places: Sequence[Place], temporary: Container[int]) -> None:
+    """Removes kernels before a call that store what nothing reads in some places, which thunks read that are a part of the call."""
+    after: list[Uses] = []
+    for index in reversed(range(len(sequence))):
+        thunk = sequence[index]
+        if thunk is None:
+            continue
+        uses = thunk.uses()
+        before = index < call and isinstance(thunk, Kernel)
+        was_read = any(overlap(place, result) for place in places for result in uses.writes)
+        if before and was_read and not any(is_used(result, reversed(after), temporary) for result in uses.writes):
+            sequence[index] = None
+        else:
+            after.append(uses)
 
 
 def clashes(call: Thunk) -> bool:

@@ -403,11 +403,28 @@ class Sweep(_Formula):
 
 
 @dataclass(frozen=True)
+class Vector:
+    """Values that many rows have. A row r has those of the row r // group * period + r % period, without a group r % period."""
+
+    group: int = 0
+    period: int = 1
+    single: bool = False
+    """Whether a row has one value, not one for each column."""
+    width: int = 4
+    """The bytes of a value."""
+
+    def bytes(self, rows: int, columns: int) -> int:
+        """Returns the bytes of all values for that many rows."""
+        return self.width * (1 if self.single else columns) * self.period * (rows // self.group if self.group else 1)
+
+
+@dataclass(frozen=True)
 class RowFormula:
     """What happens to each row of some arrays.
 
-    The opcodes of operations are those of a `Formula`, and more: `column` and `row` read the value of the column from `vectors` and
-    that of the row from `values`, and `sum` adds up an operand's values of a row.
+    The opcodes of operations are those of a `Formula`, and more: `column` reads a value from `vectors`, and `row` that of the row
+    from `values`. `iota` is the number of the column, or with the numbers a and b in `text`, r // a % b for a row r. `sum`,
+    `largest`, and `smallest` are of an operand's values of a row.
     """
 
     operations: tuple[Operation, ...]
@@ -415,6 +432,8 @@ class RowFormula:
     """The arrays that are written, with the operations that compute their values. Each is written after a row's other reads."""
     values: tuple[tuple[int, int], ...]
     """The same for values of rows."""
+    vectors: tuple[Vector, ...] = ()
+    """What `column` reads."""
 
 
 @dataclass(frozen=True)
@@ -426,7 +445,6 @@ class RowSweep(_Formula):
     columns: int
     arrays: tuple[Slice, ...]
     vectors: tuple[Slice, ...]
-    """One value for each column."""
     values: tuple[Slice, ...]
     """One value for each row."""
     scalars: tuple[Slice, ...]
@@ -435,11 +453,22 @@ class RowSweep(_Formula):
     def places(self) -> tuple[Place, ...]:
         size = SIZES["float"]
         return (
-            *((at, size * self.rows * self.columns) for at in self.arrays),
-            *((at, size * self.columns) for at in self.vectors),
+            *(
+                (at, (1 if index in self._bytes else size) * self.rows * self.columns)
+                for index, at in enumerate(self.arrays)
+            ),
+            *(
+                (at, vector.bytes(self.rows, self.columns))
+                for at, vector in zip(self.vectors, self.formula.vectors, strict=True)
+            ),
             *((at, size * self.rows) for at in self.values),
             *((at, size) for at in self.scalars),
         )
+
+    @property
+    def _bytes(self) -> set[int]:
+        """The arrays that have booleans."""
+        return {each.place for each in self.formula.operations if (each.opcode, each.text) == ("array", "pred")}
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -467,37 +496,6 @@ class RowSweep(_Formula):
         index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
         places = ", ".join(map(program.all_at, (self.arrays, self.vectors, self.values, self.scalars)))
         return [f"kernels::RunRowSweep<RowFormula{index}>({self.rows}, {places}, instance.threads);"]
-
-
-@dataclass(frozen=True)
-class Softmax(_Result):
-    """The softmax of `scale` times each of `rows` rows of floats. `out` can be the input."""
-
-    rows: int
-    columns: int
-    scale: float
-    out: Slice
-    input: Slice
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        size = SIZES["float"] * self.rows * self.columns
-        return (self.out, size), (self.input, size)
-
-    def in_place(self, place: int) -> bool:
-        return True
-
-    @property
-    def title(self) -> str:
-        return f"softmax {self.rows}x{self.columns}"
-
-    @property
-    def operations(self) -> int:
-        return 6 * self.rows * self.columns
-
-    def emit(self, program: Emitter) -> list[str]:
-        sizes = f"{self.rows}, {self.columns}, {self.scale!r}f"
-        return _level(program, "softmax_f32", f"RunSoftmax<float>({sizes}", self.input, self.out)
 
 
 @dataclass(frozen=True)

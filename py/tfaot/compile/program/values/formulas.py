@@ -2,7 +2,7 @@
 
 A formula names every rounding, including those that XLA leaves out by fusing a product with a sum, so that code for it gives the
 same bits as XLA's vectors. (For the values of a row after its last whole vector, LLVM sometimes fuses the other of two products.)
-Exponentials and tanh are the runtime's own, with other last bits.
+Exponentials, logarithms, and tanh are the runtime's own, with other last bits.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from tfaot.compile.program.thunks.kinds import Slice
     from tfaot.compile.program.values.graph import Value
+
+Item = TypeVar("Item")
 
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
@@ -36,27 +37,44 @@ _OPCODES = {
 """HLO's operations whose operands and result all have the formula's dtype."""
 _OTHERS = {
     ("add", "s32", ("s32", "s32")),
+    ("and", "pred", ("pred", "pred")),
     ("and", "s32", ("s32", "s32")),
     ("bitcast-convert", "f32", ("s32",)),
     ("bitcast-convert", "s32", ("f32",)),
+    ("convert", "f32", ("pred",)),
     ("convert", "f32", ("s32",)),
     ("exponential", "f32", ("f32",)),
+    ("is-finite", "pred", ("f32",)),
+    ("log", "f32", ("f32",)),
+    ("multiply", "s32", ("s32", "s32")),
+    ("not", "pred", ("pred",)),
+    ("or", "pred", ("pred", "pred")),
     ("shift-left", "s32", ("s32", "s32")),
+    ("subtract", "s32", ("s32", "s32")),
     ("tanh", "f32", ("f32",)),
 }
 """Operations that only formulas of float32 have, with the dtypes of results and operands: functions, and their bits."""
-SLOW = ("divide", "exponential", "rsqrt", "sqrt", "tanh")
+SLOW = ("divide", "exponential", "log", "rsqrt", "sqrt", "tanh")
 """Opcodes of operations that take as long as moving a value."""
-INTEGERS = ("and", "bitcast-convert", "convert", "shift-left")
-"""Opcodes of operations that have integers. Integers are also added."""
+REDUCTIONS: Mapping[str, tuple[str, float]] = {
+    "sum": ("add", 0),
+    "largest": ("maximum", -math.inf),
+    "peak": ("maximum", -math.inf),
+    "smallest": ("minimum", math.inf),
+}
+"""Opcodes of a row formula's reductions: how HLO combines the values of a row, and what it begins with.
+
+Of a row with NaN, `peak` is any value. It is twice as fast as `largest`.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
     """A step of a formula: HLO's opcode, or one of these.
 
-    - `array`, `scalar`: reads the array or the single value with the number `place`.
-    - `constant`: the number that `text` has. `compare` has its direction there, and `bitcast-convert` its result's dtype.
+    - `array`, `scalar`: reads the array or the single value with the number `place`. `text` has a dtype other than the formula's.
+    - `constant`: the number that `text` has. `compare` has its direction there, and `s32` if it compares integers,
+      `bitcast-convert` its result's dtype, and `convert` its operand's.
     - `integer`: a constant of 32 bits.
     - `multiply_add`: a * b + c, rounded once. `multiply_subtract` is a * b - c, and `subtract_product` c - a * b.
     """
@@ -80,9 +98,9 @@ class Formula:
 
 
 def constant(value: Value, dtype: str) -> Operation | None:
-    """Returns a finite constant for a formula of some dtype."""
+    """Returns a constant for a formula of some dtype."""
     number = value.number
-    if value.type.dtype not in (dtype, "s32") or number is None or not math.isfinite(number):
+    if value.type.dtype not in (dtype, "s32") or number is None or math.isnan(number):
         return None
     return Operation("integer" if value.type.dtype == "s32" else "constant", text=str(number))
 
@@ -93,7 +111,8 @@ def arithmetic(
     """Returns a value that is computed from `operands`, which some of the `operations` are, or None if a formula can't have it."""
     opcode, result, dtypes = value.op, value.type.dtype, [each.type.dtype for each in value.operands]
     if opcode == "compare":
-        return Operation(opcode, operands, text=value.text) if {*dtypes} == {dtype} else None
+        text = {dtype: value.text, "s32": f"{value.text} s32"}.get(dtypes[0])
+        return Operation(opcode, operands, text=text) if text and len({*dtypes}) == 1 else None
     if opcode in _OPCODES and {result, *dtypes} == {dtype}:
         return Operation(opcode, operands)
     if opcode == "select" and [result, *dtypes] == [dtype, "pred", dtype, dtype]:
@@ -104,7 +123,7 @@ def arithmetic(
         by = operations[operands[1]]
         if by.opcode != "integer" or not 0 <= int(by.text) < 32:  # C++ defines no others
             return None
-    return Operation(opcode, operands, text=result if opcode == "bitcast-convert" else "")
+    return Operation(opcode, operands, text={"bitcast-convert": result, "convert": dtypes[0]}.get(opcode, ""))
 
 
 def least_alone(operations: Sequence[Operation]) -> int:
@@ -163,7 +182,7 @@ class Interned:
         return self._index[operation]
 
 
-def index_of(places: list[Slice], place: Slice) -> int:
+def index_of(places: list[Item], place: Item) -> int:
     """Returns a place's index in a list, to which it is added if it is new."""
     if place not in places:
         places.append(place)
@@ -179,10 +198,31 @@ def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]
     return sorted(order)
 
 
+def floats(operations: Sequence[Operation]) -> set[int]:
+    """Returns the operations whose values are of the formula's dtype. The values of others are integers or booleans."""
+    result: set[int] = set()
+    for index, each in enumerate(operations):
+        if each.opcode in ("array", "column"):
+            same = not each.text
+        elif each.opcode == "bitcast-convert":
+            same = each.text == "f32"
+        elif each.opcode == "select":
+            same = each.operands[1] in result
+        elif each.opcode in ("add", "subtract", "multiply"):
+            same = each.operands[0] in result
+        else:
+            same = each.opcode not in ("and", "compare", "integer", "iota", "is-finite", "not", "or", "shift-left")
+        if same:
+            result.add(index)
+    return result
+
+
 def wholes(operations: Sequence[Operation]) -> set[int]:
     """Returns the operations that have a value for each column, not one for the whole row."""
     whole: set[int] = set()
     for index, operation in enumerate(operations):
-        if operation.opcode in ("array", "column") or (operation.opcode != "sum" and whole & {*operation.operands}):
+        if operation.opcode in ("array", "column", "iota") or (
+            operation.opcode not in REDUCTIONS and whole & {*operation.operands}
+        ):
             whole.add(index)
     return whole

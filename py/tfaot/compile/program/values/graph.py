@@ -28,6 +28,7 @@ _POINTWISE = frozenset(
         "convert",
         "divide",
         "exponential",
+        "is-finite",
         "log",
         "maximum",
         "minimum",
@@ -45,7 +46,7 @@ _POINTWISE = frozenset(
     ]
 )
 """Operations on values with the same index."""
-_PURE = _POINTWISE | {"bitcast", "broadcast", "reduce", "reduce-window", "slice", "transpose"}
+_PURE = _POINTWISE | {"bitcast", "broadcast", "iota", "reduce", "reduce-window", "slice", "transpose"}
 """Operations whose result is the same if operands and attributes are."""
 
 

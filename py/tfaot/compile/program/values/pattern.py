@@ -41,6 +41,15 @@ class _Either(Pattern):
 
 
 @dataclasses.dataclass(frozen=True)
+class Anything(Pattern):
+    """Any value."""
+
+    def matches(self, value: Value, bound: Bindings) -> Iterator[Bindings]:
+        """Matches."""
+        yield bound
+
+
+@dataclasses.dataclass(frozen=True)
 class Var(Pattern):
     """A value with a name. The same name is the same value everywhere, also where it is computed again."""
 
