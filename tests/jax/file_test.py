@@ -150,13 +150,13 @@ an argument that is only read is {"params": ""}
         self.assertNotIn("site-packages", text)
 
     def test_callbacks(self) -> None:
-        """A callback is one error, with what to do instead."""
+        """A callback is one error, with its line and what to do instead."""
         text = self.refused(
             "def model(x):\n    jax.debug.print('{}', x)\n    return x\n\ndef input_fn():\n    return (jnp.ones(3),)\n"
         )
         self.assertRegex(
             text,
-            r"^error: call calls Python as it runs\n(.|\n)*  to do: compute it in JAX, or return what you want to "
+            r"^error: call calls Python as it runs, at model\.py:7\n(.|\n)*  to do: compute it in JAX, or return what you want to "
             r"print",
         )
 

@@ -355,7 +355,7 @@ class TextTest(StageTest):
         )
         self.assertRegex(
             self.error_of(self.compile, exported),
-            r"can't compile replicaid .*\n\n    XlaCallModule 'replica_id' at net\.py:7\n\n(.|\n)*reduce over replicas instead",
+            r"can't compile replicaid .*\n\n    XlaCallModule 'replica_id' at net\.py:7\n\n(.|\n)*  to do: replace it",
         )
 
     def test_ill_formed(self) -> None:

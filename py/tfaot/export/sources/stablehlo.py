@@ -877,7 +877,8 @@ class _Builder:
         name = kept.statement.operation.rpartition(".")[2]
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
-        repeated = [operands[kept.values.index(value)] for value in _given(kept.statement) if value in kept.values]
+        named = mlir.operands(kept.statement.text.splitlines()[0].partition(" = ")[2])
+        repeated = [operands[kept.values.index(value)] for value in named if value in kept.values]
         if (made := lapack.results(kept.statement.text, repeated, kept.statement.result_types)) is not None:
             return made
         if branches := lapack.branches(kept.module):
