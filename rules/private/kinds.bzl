@@ -33,7 +33,6 @@ ONLY = {
     "debug_info": "graph",
     "inputs": "graph",
     "outputs": "graph",
-    "replicas": "model",
     "saved_model_tags": "saved_model",
     "saver": "graph",
     "signature": "model",

@@ -49,7 +49,7 @@ To do: name all files, {1}.index and each {1}.data-?????-of-?????, or a filegrou
 def _programs(ctx, source):
     """Declares the action that runs JAX, with the user's packages and without TensorFlow. Returns the file that export reads."""
     outputs = declare(ctx, ctx.label.name, JAX)
-    names = ["entry_points", "golden_calls", "golden_steps", "state"]
+    names = ["entry_points", "golden_calls", "golden_steps", "replicas", "state"]
     run_stage(
         ctx,
         mnemonic = "TfaotJax",
@@ -246,8 +246,8 @@ def tf_model(
       inputs: (list[str]) of a GraphDef without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
       max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
       outputs: (list[str]) of a GraphDef without `config`, its fetches. By default, the nodes that nothing consumes.
-      replicas: (int) of a Python file, how many replicas a `tf.distribute` strategy has. Each runs the compiled class, and they
-        reduce together (docs/guide/distributed.md). By default, a strategy has one replica, which reduces nothing.
+      replicas: (int) how many instances of the class run together, and exchange values (docs/guide/distributed.md). In a Python
+        file, a `tf.distribute` strategy has as many replicas, or JAX as many devices. By default, a strategy has one.
       rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
         where the analysis can't show it
       saved_model_tags: (list[str]) tags of a SavedModel's meta graph, by default `["serve"]`

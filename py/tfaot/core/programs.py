@@ -60,11 +60,16 @@ class Programs:
     values: Mapping[str, Array] = dataclasses.field(default_factory=dict)
     """Initial values of variables. The others have none."""
     golden: Mapping[str, Array] = dataclasses.field(default_factory=dict)
-    """Inputs to verify: `step0/KEYS`, in the order in which the user gave them."""
+    """Inputs to verify: `step0/KEYS`, in the order in which the user gave them. Those of other replicas start with `of_replica`."""
 
     def program(self, name: str) -> Program | None:
         """Returns an entry point, or None."""
         return next((program for program in self.programs if program.name == name), None)
+
+
+def of_replica(rank: int) -> str:
+    """Returns what the names of a replica's inputs to verify start with."""
+    return f"replica{rank}/" if rank else ""
 
 
 def write(path: str | os.PathLike[str] | IO[bytes], programs: Programs) -> None:

@@ -11,6 +11,7 @@ from tfaot.core import caller, dtypes, manifest
 from tfaot.core.errors import TfaotError
 from tfaot.core.user_code import SEED
 from tfaot.export.sources.golden_inputs import GivenInputs
+from tfaot.export.sources.jax_program import JaxSource
 from tfaot.export.traced import Array, Edge, Function, Source, shown
 
 
@@ -126,7 +127,8 @@ def of_others(
             for step, call in enumerate(calls)
         ]
         for rank in range(1, replicas)
-        for user in [User(source, what, SEED + rank)]
+        for own in [source.of_replica(rank) if isinstance(source, JaxSource) else source]
+        for user in [User(own, what, SEED + rank)]
     }
 
 

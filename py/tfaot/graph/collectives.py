@@ -59,7 +59,7 @@ GROUPS = frozenset({"CollectiveAssignGroupV2", "CollectiveInitializeCommunicator
 _REDUCTIONS = {"add": "Add", "sum": "Add", "mul": "Mul", "prod": "Mul", "min": "Min", "max": "Max", "mean": "Add"}
 """By the lowercase name in an attribute."""
 
-_REPLICAS = "_tfaot_replicas"
+REPLICAS = "_tfaot_replicas"
 """An attribute of ops that don't say how many replicas there are."""
 
 
@@ -92,7 +92,7 @@ def settle(graph: graph_pb2.GraphDef, replicas: int) -> None:
         for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
             for node in nodes:
                 if node.op in _OPS and _OPS[node.op].group is None:
-                    node.attr[_REPLICAS].i = replicas
+                    node.attr[REPLICAS].i = replicas
         return
     library = {function.signature.name: function for function in graph.library.function}
     for function in graph.library.function:
@@ -197,7 +197,7 @@ def _constant(node: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeD
 def _replicas(node: node_def_pb2.NodeDef, op: _Op, nodes: Mapping[str, node_def_pb2.NodeDef]) -> int | None:
     """Returns the size of a collective's only group, or None if it isn't known."""
     if op.group is None or isinstance(op.group, str):
-        return int(node.attr[op.group or _REPLICAS].i)
+        return int(node.attr[op.group or REPLICAS].i)
     group = value_of(nodes, operands(node)[op.group])
     if group is None:
         return None

@@ -252,7 +252,10 @@ def _leaf(label: str, value: Any) -> _Leaf:
         data = None if shaped else np.asarray(jax.random.key_data(value))
         return _Leaf(jax.ShapeDtypeStruct(bits.shape, bits.dtype), implementation, data)
     dtype = jax.dtypes.canonicalize_dtype(value.dtype)
-    return _Leaf(jax.ShapeDtypeStruct(value.shape, dtype), None, None if shaped else np.asarray(value, dtype))
+    sharding = getattr(value, "sharding", None)
+    split = sharding if isinstance(sharding, jax.sharding.NamedSharding) else None
+    spec = jax.ShapeDtypeStruct(value.shape, dtype, sharding=split)
+    return _Leaf(spec, None, None if shaped else np.asarray(value, dtype))
 
 
 def is_key(value: Any) -> bool:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from tfaot.core import caller, programs
@@ -34,6 +35,8 @@ class Request:
     """Pairs of a C++ name and the file's own."""
     state: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Arguments that are variables of the class, by where results have their new values."""
+    replicas: int = 0
+    """How many devices the file finds, each of which stands for a replica; 0 for those of JAX."""
     golden_steps: int = 3
     """For how many rounds of calls the file's `golden_fn` makes inputs."""
     golden_calls: tuple[str, ...] = ()
@@ -48,11 +51,16 @@ def run(request: Request) -> None:
       TfaotError: the user's code raised an exception, or something of it doesn't fit.
     """
     seed_everything()
+    if request.replicas:
+        jax.config.update("jax_num_cpu_devices", request.replicas)
     file = _File(request.model)
     pairs = request.entry_points or (("Run", file.default),)
     exported = {name: file.exported(own, request.state) for name, own in pairs}
     made = joined(list(exported.values()), source=request.model)
-    golden = file.golden(dict(pairs), request) if hasattr(file.user.module, "golden_fn") else {}
+    golden = {}
+    if hasattr(file.user.module, "golden_fn"):
+        for rank in range(max(request.replicas, 1)):
+            golden |= file.golden(dict(pairs), request, rank)
     programs.write(request.out_programs, dataclasses.replace(made, golden=golden))
 
 
@@ -112,14 +120,15 @@ class _File:
             f"exporting {name}", lambda: export(function, *args, state=state, name=name, **named)
         )
 
-    def golden(self, own: Mapping[str, str], request: Request) -> dict[str, Any]:
-        """Returns what `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)` gives for each call."""
-        rng = np.random.default_rng(SEED)
+    def golden(self, own: Mapping[str, str], request: Request, rank: int) -> dict[str, Any]:
+        """Returns what `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)` gives for each call of a replica."""
+        rng = np.random.default_rng(SEED + rank)
+        start = programs.of_replica(rank)
         calls = [own[name] for _ in range(request.golden_steps) for name in (request.golden_calls or own)]
         golden: dict[str, Any] = {}
         for step, name in enumerate(calls):
             values = self.user.call_with("golden_fn", [step, rng], name)
-            golden |= {f"step{step}/{label}": np.asarray(value) for label, value in labels_of(values)}
+            golden |= {f"{start}step{step}/{label}": np.asarray(value) for label, value in labels_of(values)}
         return golden
 
 

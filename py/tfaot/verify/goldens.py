@@ -69,7 +69,7 @@ def compute_goldens(request: Request) -> TfaotError | None:
     stored = safetensors.read(request.golden_inputs)
     if manifest.replicas > 1:
         replicas.check(manifest)
-        request = dataclasses.replace(request, unseen=replicas.patterns(request.unseen))
+        request = dataclasses.replace(request, unseen=replicas.patterns(request.unseen), program=None)
         initial = replicas.joined_values(manifest, initial)
         stored = replicas.joined_inputs(stored)
         manifest, graph = replicas.joined(manifest, graph)

@@ -325,6 +325,7 @@ def linear() -> dict[str, Case]:
 
 def main(path: str) -> None:
     """Writes `NAME.mlir` and `NAME.npz` for each program, and those of tests about what TensorFlow can't read or compile."""
+    jax.config.update("jax_num_cpu_devices", 2)
     cases = elementwise() | products() | shapes() | programs() | linear()
     cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
@@ -432,8 +433,62 @@ def add_models(out: zipfile.ZipFile) -> None:
     add(out, "narrow", [tfaot.jax.export(narrow, shape((2, 4), np.float32))], {"x": x, **jax.jit(narrow)(x)})
     mean = tfaot.jax.export(lambda x: x - x.mean(0), shape((batch, 3), np.float32))
     add(out, "mean", [mean], {})
+    add_shards(out)
     large = f(300, 300)
     add(out, "large", [tfaot.jax.export(lambda x: x @ large, shape((2, 300), np.float32))], {"x": f(2, 300)})
+
+
+def add_shards(out: zipfile.ZipFile) -> None:
+    """Adds a step that two devices run, each with its own rows, and what JAX computes with both."""
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:2])
+    rows, columns, all_ = (jax.sharding.PartitionSpec(*axes) for axes in (("data",), (None, "data"), ()))
+
+    def step(weights: Any, x: Any) -> Any:
+        loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w) ** 2))(weights)
+        rank = lax.axis_index("data")
+        return weights - lax.pmean(gradient, "data"), {
+            "all_to_all": lax.all_to_all(x, "data", 0, 1, tiled=True),
+            "bits": lax.all_gather(x.view(jnp.uint32), "data", tiled=True),
+            "bytes": lax.psum((x > 0).astype(jnp.uint8), "data"),
+            "complex": jnp.imag(lax.psum(lax.complex(x, 2 * x), "data")),
+            "gather": lax.all_gather(jnp.sin(x), "data", tiled=True),
+            "gather_columns": lax.all_gather(x, "data", axis=1),
+            "half": lax.pmax(x.astype(jnp.bfloat16), "data").astype(jnp.float32),
+            "integers": lax.psum(jnp.round(9 * x).astype(jnp.int32), "data"),
+            "rank": rank[None] + 3 * lax.axis_size("data"),
+            "ring": lax.ppermute(x, "data", [(0, 1), (1, 0)]),
+            "scatter": lax.psum_scatter(x, "data", tiled=True),
+            "scatter_columns": lax.psum_scatter(x.T, "data", tiled=True, scatter_dimension=1),
+            "shift": lax.ppermute(x, "data", [(0, 1)]),
+            "sign": lax.pmin(jnp.where(x > rank, 1, -1), "data"),
+        }, lax.pmean(loss, "data")
+
+    others = {
+        key: columns if key == "scatter_columns" else rows
+        for key in (
+            "all_to_all bits bytes complex gather gather_columns half integers rank ring scatter scatter_columns shift sign"
+        ).split()
+    }
+    specs = {"in_specs": (all_, rows), "out_specs": (all_, others, all_)}
+    both = jax.jit(jax.shard_map(step, mesh=mesh, check_vma=False, **specs))
+    weights, x = f(6, 3), f(8, 6)
+    updated, results, loss = both(weights, x)
+
+    def decayed(weights: Any, x: Any) -> Any:
+        new, *rest = both(weights, x)
+        return 0.5 * new, *rest  # what isn't split can be computed outside
+
+    add(
+        out,
+        "shards",
+        [tfaot.jax.export(decayed, weights, jax.ShapeDtypeStruct(x.shape, x.dtype), state={"weights": "0"})],
+        {"x": x, "weights": 0.5 * updated, "loss": loss, **results},
+    )
+
+    def outside(x: Any) -> Any:
+        return both(weights, x)[1]["ring"] * 2
+
+    add(out, "outside", [tfaot.jax.export(outside, jax.ShapeDtypeStruct(x.shape, x.dtype))], {})
 
 
 def add(out: zipfile.ZipFile, name: str, exported: Any, values: dict[str, Any]) -> None:

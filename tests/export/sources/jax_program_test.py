@@ -42,12 +42,16 @@ class JaxProgramTest(StageTest):
         def work() -> list[dict[str, Array]]:
             from tensorflow.core.framework import graph_pb2
 
+            from tfaot.verify import replicas
             from tfaot.verify.runner import Runner
 
             graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
-            manifest, done = exported.manifest, []
+            manifest, variables, done = exported.manifest, exported.variables, []
+            if manifest.replicas > 1:
+                variables = replicas.joined_values(manifest, variables)
+                manifest, graph = replicas.joined(manifest, graph)
             with Runner(manifest, graph) as runner:
-                runner.assign(exported.variables.items())
+                runner.assign(variables.items())
                 for name, values in calls:
                     entry = manifest.entry_point(name)
                     results = runner.call(entry, [values[tensor.cpp_name] for tensor in entry.inputs])
@@ -80,6 +84,33 @@ class JaxProgramTest(StageTest):
         self.assert_close(results[1], {"Step_output_1_loss": wanted["loss"]}, "Step_output_1_loss")
         self.assertEqual(results[1]["count"], 2)
         self.assert_close(results[2], {"Predict_output": wanted["output"]}, "Predict_output")
+
+    def test_shards(self) -> None:
+        """A class is one of the replicas of shard_map: it has a part of what is split, and together they compute what JAX does."""
+        exported = self.export(self.model("shards"))
+        self.assertEqual(exported.manifest.replicas, 2)
+        wanted = self.arrays("shards")
+        (result,) = self.run_calls(
+            exported, [("Run", {f"x (replica {rank})": wanted["x"][4 * rank :][:4] for rank in range(2)})]
+        )
+        for key, value in wanted.items():
+            if key == "x":
+                continue
+            whole = key in ("weights", "loss")
+            parts = [value] * 2 if whole else np.split(value, 2, axis=int(key == "scatter_columns"))
+            name = {"weights": "weights", "loss": "output_2"}.get(key, f"output_1_{key}")
+            for rank, part in enumerate(parts):
+                self.assert_close(result, {f"{name} (replica {rank})": part}, f"{name} (replica {rank})")
+        exported.goldens(program=Path(self.model("shards").jax or ""), strict=False)
+        self.compile(exported)
+
+    def test_outside_of_shards(self) -> None:
+        """Arithmetic with what is split over replicas, outside of shard_map, is an error with its line."""
+        self.assertRegex(
+            self.error_of(self.export, self.model("outside")),
+            r"outside.py computes with values that are split over devices outside of jax.shard_map, at \S*jax_operations.py:\d+\n"
+            r"  found: .*stablehlo.multiply.*\n  to do: compute it inside of the function that you give jax.shard_map",
+        )
 
     def test_state_is_verified(self) -> None:
         """The verify stage compares new values of variables with those of the program, whose entry points have other names."""

@@ -18,15 +18,20 @@ from tfaot.export.traced import Array, Dims, Edge, Function
 class JaxSource:
     """Programs from a file."""
 
-    def __init__(self, path: str) -> None:
-        """Reads the file.
+    def __init__(self, path: str, rank: int = 0) -> None:
+        """Reads the file, with the inputs to verify of the replica of a rank.
 
         Raises:
           TfaotError: it isn't such a file.
         """
         self._programs = programs.read(path)
+        self._file, self._rank = path, rank
         self._path = self._programs.source
         self._types: dict[str, Type] = {}
+
+    def of_replica(self, rank: int) -> JaxSource:
+        """Returns the same with the inputs to verify of another replica."""
+        return JaxSource(self._file, rank)
 
     @property
     def entry_points(self) -> tuple[str, ...]:
@@ -65,13 +70,20 @@ class JaxSource:
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
         """Returns the values that the user gave, or zeros; see `traced.Source`."""
         values = self._programs.values
+        for name in names:
+            if name in values and values[name].shape != self._types[name].shape:
+                raise TfaotError(
+                    f"{self._path}: the variable {name} is split over replicas, and all start with the same values",
+                    exists=f"values of shape {list(values[name].shape)}, of which a replica has {self._types[name]}",
+                    do="give only its shape, jax.ShapeDtypeStruct, and let each replica of your program load or set its own part",
+                )
         return {name: values[name] if name in values else _zeros(self._types[name]) for name in names}
 
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
         """Returns what the file's `golden_fn` gave, or None if there is none."""
-        start = f"step{step}/"
+        start = f"{programs.of_replica(self._rank)}step{step}/"
         leaves = [
             Leaf(tuple(name.removeprefix(start).split("/")), value)
             for name, value in self._programs.golden.items()

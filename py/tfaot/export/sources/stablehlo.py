@@ -23,7 +23,7 @@ from tensorflow.python.framework import op_def_library, op_def_registry
 from tfaot.core import caller, stablehlo_text
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.programs import Program
-from tfaot.export.sources import lapack, locations, mlir, open_batch
+from tfaot.export.sources import lapack, locations, mlir, open_batch, shards
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.sources.subgraph import add_done
 from tfaot.export.traced import Array, Dims, Edge, Function
@@ -47,7 +47,7 @@ _ROUNDS = 20
 _CALL_VERSION = 9
 """The version of XlaCallModule's conventions."""
 
-_INEXACT = frozenset(
+_KEPT = shards.OPERATIONS | frozenset(
     f"stablehlo.{name}"
     for name in (
         "remainder",
@@ -158,7 +158,8 @@ class StablehloSource:
                     if "sdy" in str(error):
                         raise
                     raise self._unreadable(error, artifact[1].decode()) from None
-            return stablehlo_text.decomposed(mlir.run(_SHARDY.sub(b"", data), "symbol-dce", locations=True))
+            text = stablehlo_text.decomposed(mlir.run(_SHARDY.sub(b"", data), "symbol-dce", locations=True))
+            return shards.of_one(text, self._path)
         except MlirError as error:
             if "sdy" in str(error):
                 raise TfaotError(
@@ -397,6 +398,8 @@ class _Converted:
     """The operations that stay as they are, by the functions that the text calls instead."""
     constants: Mapping[str, str]
     """The text of large constants, by the functions that the text calls instead: all that reads lines would read them again."""
+    replicas: int = 1
+    """How many devices the program is for."""
     variants: Sequence[Sequence[str]] = ()
     """For any batch, each line for each of `open_batch.SIZES`."""
 
@@ -467,7 +470,7 @@ def _converted(text: str, *, what: str) -> _Converted:
     kept: dict[int, _Kept] = {}
     definitions, owners = _Definitions(lines), _owners(lines)
     for number, line in enumerate(lines):
-        if (match := _ANY.match(line)) and (match["operation"] in _INEXACT or _VOLUMES.search(line)):
+        if (match := _ANY.match(line)) and (match["operation"] in _KEPT or _VOLUMES.search(line)):
             kept[number] = _keep(lines, number, definitions)
     for _ in range(_ROUNDS):
         source = _without(lines, kept)
@@ -494,6 +497,7 @@ def _converted(text: str, *, what: str) -> _Converted:
         ["" if start is None or source.line(start) < 0 else places[source.line(start)] for start in starts],
         {f"{_PREFIX}{number}": each for number, each in kept.items()},
         constants,
+        shards.devices(whole),
     )
 
 
@@ -744,6 +748,7 @@ class _Builder:
         self._places = program.places
         self._starts = starts
         self._kept = program.kept
+        self._replicas = program.replicas
         self._constants = program.constants
         self._variants = program.variants
         self._batch: Any = None  # in the function whose nodes are added
@@ -875,6 +880,8 @@ class _Builder:
     def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
         """Adds a node with an operation that stays as it is."""
         name = kept.statement.operation.rpartition(".")[2]
+        if kept.statement.operation in shards.OPERATIONS:
+            return shards.results(kept.statement.text, operands, self._replicas)
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
         named = mlir.operands(kept.statement.text.splitlines()[0].partition(" = ")[2])
