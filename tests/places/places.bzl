@@ -131,6 +131,8 @@ FULL = {
     "//examples/distributed:conv_fc_batchnorm_adam_2_aot": {"column_reduction": 1, "elementwise_fusion": 9, "reduce_as_matmul": 4, "prevent_duplication": 2, "x86-64-v3": 45, "x86-64-v4": 45},
     "//examples/distributed:conv_fc_batchnorm_adam_4_aot": {"column_reduction": 1, "elementwise_fusion": 9, "reduce_as_matmul": 4, "prevent_duplication": 2, "x86-64-v3": 45, "x86-64-v4": 45},
     "//examples/distributed:fc_4_aot": {"epilogues": 4, "column_reduction": 4, "elementwise_fusion": 4, "x86-64-v3": 20, "x86-64-v4": 20},
+    "//examples/distributed:shard_map_2_aot": {"epilogues": 2, "column_reduction": 2, "elementwise_fusion": 2, "x86-64-v3": 16, "x86-64-v4": 16},
+    "//examples/distributed:shard_map_4_aot": {"epilogues": 2, "column_reduction": 2, "elementwise_fusion": 2, "x86-64-v3": 16, "x86-64-v4": 16},
     "//examples/jax:diffrax_ode_aot": {"mlp_fusion": 6, "x86-64-v3": 60, "x86-64-v4": 60},
     "//examples/jax:flax_linen_aot": {"epilogues": 6, "transposes": 1, "elementwise_fusion": 12, "pack_loops": 6, "x86-64-v3": 72, "x86-64-v4": 72},
     "//examples/jax:flax_nnx_aot predict": {"x86-64-v3": 5, "x86-64-v4": 5},

@@ -57,7 +57,7 @@ def run(request: Request) -> None:
     pairs = request.entry_points or (("Run", file.default),)
     exported = {name: file.exported(own, request.state) for name, own in pairs}
     made = joined(list(exported.values()), source=request.model)
-    golden = {}
+    golden: dict[str, Any] = {}
     if hasattr(file.user.module, "golden_fn"):
         for rank in range(max(request.replicas, 1)):
             golden |= file.golden(dict(pairs), request, rank)

@@ -27,8 +27,8 @@ v1 = tf.compat.v1
 
 _VERSION = 9
 """The version of XlaCallModule's conventions."""
-_ELSEWHERE = re.compile(rb"lapack_|SPMDFullToShardShape")
-"""In programs that run only in JAX, a part of the names of calls."""
+_ELSEWHERE = re.compile(rb"lapack_|SPMDFullToShardShape|stablehlo\.(?:all_|collective_|partition_id|reduce_scatter)")
+"""What only programs that run in JAX, and not here, have."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -446,29 +446,33 @@ def add_shards(out: zipfile.ZipFile) -> None:
     def step(weights: Any, x: Any) -> Any:
         loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w) ** 2))(weights)
         rank = lax.axis_index("data")
-        return weights - lax.pmean(gradient, "data"), {
-            "all_to_all": lax.all_to_all(x, "data", 0, 1, tiled=True),
-            "bits": lax.all_gather(x.view(jnp.uint32), "data", tiled=True),
-            "bytes": lax.psum((x > 0).astype(jnp.uint8), "data"),
-            "complex": jnp.imag(lax.psum(lax.complex(x, 2 * x), "data")),
-            "gather": lax.all_gather(jnp.sin(x), "data", tiled=True),
-            "gather_columns": lax.all_gather(x, "data", axis=1),
-            "half": lax.pmax(x.astype(jnp.bfloat16), "data").astype(jnp.float32),
-            "integers": lax.psum(jnp.round(9 * x).astype(jnp.int32), "data"),
-            "rank": rank[None] + 3 * lax.axis_size("data"),
-            "ring": lax.ppermute(x, "data", [(0, 1), (1, 0)]),
-            "scatter": lax.psum_scatter(x, "data", tiled=True),
-            "scatter_columns": lax.psum_scatter(x.T, "data", tiled=True, scatter_dimension=1),
-            "shift": lax.ppermute(x, "data", [(0, 1)]),
-            "sign": lax.pmin(jnp.where(x > rank, 1, -1), "data"),
-        }, lax.pmean(loss, "data")
+        return (
+            weights - lax.pmean(gradient, "data"),
+            {
+                "all_to_all": lax.all_to_all(x, "data", 0, 1, tiled=True),
+                "bits": lax.all_gather(x.view(jnp.uint32), "data", tiled=True),
+                "bytes": lax.psum((x > 0).astype(jnp.uint8), "data"),
+                "complex": jnp.imag(lax.psum(lax.complex(x, 2 * x), "data")),
+                "gather": lax.all_gather(jnp.sin(x), "data", tiled=True),
+                "gather_columns": lax.all_gather(x, "data", axis=1),
+                "half": lax.pmax(x.astype(jnp.bfloat16), "data").astype(jnp.float32),
+                "integers": lax.psum(jnp.round(9 * x).astype(jnp.int32), "data"),
+                "rank": rank[None] + 3 * lax.axis_size("data"),
+                "ring": lax.ppermute(x, "data", [(0, 1), (1, 0)]),
+                "scatter": lax.psum_scatter(x, "data", tiled=True),
+                "scatter_columns": lax.psum_scatter(x.T, "data", tiled=True, scatter_dimension=1),
+                "shift": lax.ppermute(x, "data", [(0, 1)]),
+                "sign": lax.pmin(jnp.where(x > rank, 1, -1), "data"),
+            },
+            lax.pmean(loss, "data"),
+        )
 
-    others = {
-        key: columns if key == "scatter_columns" else rows
-        for key in (
-            "all_to_all bits bytes complex gather gather_columns half integers rank ring scatter scatter_columns shift sign"
-        ).split()
-    }
+    _, others, _ = jax.eval_shape(
+        jax.shard_map(step, mesh=mesh, in_specs=(all_, rows), out_specs=(all_, rows, all_), check_vma=False),
+        f(6, 3),
+        f(8, 6),
+    )
+    others = {key: columns if key == "scatter_columns" else rows for key in others}
     specs = {"in_specs": (all_, rows), "out_specs": (all_, others, all_)}
     both = jax.jit(jax.shard_map(step, mesh=mesh, check_vma=False, **specs))
     weights, x = f(6, 3), f(8, 6)

@@ -340,23 +340,66 @@ class TextTest(StageTest):
             """,
         )
 
-    def test_line_of_a_refusal(self) -> None:
-        """What the compiler refuses has the line in the program's locations: the innermost that isn't in a package."""
+    def test_one_device(self) -> None:
+        """In a program of one device, ranks are zero, and collectives give back what they take."""
         exported = self.exported(
             """
-            #call = loc("main.py":30:1)
-            func.func @main(%0: tensor<ui32>) -> tensor<ui32> {
-              %1 = stablehlo.replica_id : tensor<ui32>
-                loc("axis"(callsite("f"("/lib/site-packages/jax/a.py":1:2) at callsite("g"("net.py":7:3 to :9) at #call))))
-              %2 = stablehlo.add %0, %1 : tensor<ui32>
-              return %2 : tensor<ui32>
+            module attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+              func.func public @main(%0: tensor<4xf32>) -> (tensor<4xf32>, tensor<ui32>) {
+                %1 = "stablehlo.all_gather"(%0) <{all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>}>
+                  : (tensor<4xf32>) -> tensor<4xf32>
+                %2 = stablehlo.partition_id : tensor<ui32>
+                %3 = stablehlo.replica_id : tensor<ui32>
+                %4 = stablehlo.add %2, %3 : tensor<ui32>
+                return %1, %4 : tensor<4xf32>, tensor<ui32>
+              }
             }
             """
         )
-        self.assertRegex(
-            self.error_of(self.compile, exported),
-            r"can't compile replicaid .*\n\n    XlaCallModule 'replica_id' at net\.py:7\n\n(.|\n)*  to do: replace it",
+        self.assertEqual(exported.manifest.replicas, 1)
+        goldens = exported.goldens(strict=False)
+        inputs = exported.golden_inputs
+        np.testing.assert_array_equal(goldens["step0/output_0"], *inputs.values())
+        self.assertEqual(goldens["step0/output_1"], 0)
+
+    def test_groups(self) -> None:
+        """Groups that aren't all devices are an error with the line."""
+        text = self.refused(
+            """
+            module attributes {mhlo.num_partitions = 4 : i32} {
+              func.func public @main(%0: tensor<4xf32>) -> tensor<8xf32> {
+                %1 = "stablehlo.all_gather"(%0) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1], [2, 3]]>
+                  : tensor<2x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32> loc("net.py":7:3)
+                return %1 : tensor<8xf32>
+              }
+            }
+            """
         )
+        self.assertIn(
+            "error: all_gather in the groups [[0, 1], [2, 3]], and not in one of all 4 replicas, at net.py:7", text
+        )
+
+    def test_line_of_a_refusal(self) -> None:
+        """A refusal has the line in the program's locations: the innermost that isn't in a package."""
+        text = self.refused(
+            """
+            #call = loc("main.py":30:1)
+            module attributes {mhlo.num_partitions = 2 : i32} {
+              func.func public @main(%0: tensor<4xf32>, %1: tensor<i1>) -> tensor<4xf32> {
+                %2 = "stablehlo.if"(%1) ({
+                  %3 = "stablehlo.collective_permute"(%0) <{source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}>
+                    : (tensor<4xf32>) -> tensor<4xf32>
+                    loc("axis"(callsite("f"("/lib/site-packages/jax/a.py":1:2) at callsite("g"("net.py":7:3 to :9) at #call))))
+                  stablehlo.return %3 : tensor<4xf32>
+                }, {
+                  stablehlo.return %0 : tensor<4xf32>
+                }) : (tensor<i1>) -> tensor<4xf32>
+                return %2 : tensor<4xf32>
+              }
+            }
+            """
+        )
+        self.assertRegex(text, r"CollectivePermute '\w+' at net\.py:7 is in a condition\n")
 
     def test_ill_formed(self) -> None:
         """An operation on values of other types shows MLIR's own message."""

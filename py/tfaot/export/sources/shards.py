@@ -100,7 +100,7 @@ class _Main:
             if {self._names.get(value, value) for value in used} & (self._parts.keys() | self._wholes.keys()):
                 raise self._refused(number)
         returned, location = (half[0] for half in locations.split(self._lines[self._end]))
-        results, types = [], []
+        results, types = list[str](), list[str]()
         for value, result in zip(mlir.operands(returned.partition(" : ")[0]), self._results, strict=True):
             name = self._names.get(value, value)
             part, type_, _ = self._wholes.get(name, (name, self._parts.get(name, result.type), ""))
@@ -149,16 +149,14 @@ class _Main:
         for value, type_ in self._parts.items():
             line = line.replace(f"{value}: {self._arguments[value].type}", f"{value}: {type_}", 1)
         head, arrow, tail = line.partition(" -> ")
-        for result, type_ in zip(self._results, results, strict=True):
+        for result, made in zip(self._results, results, strict=True):
             before, found, tail = tail.partition(str(result.type))
-            head += arrow + before + type_
+            head += arrow + before + made
             arrow = "" if found else arrow
         return re.sub(rf"mhlo\.sharding = {mlir.STRING}(?:, )?", "", head + tail)
 
     def _renamed(self, line: str) -> str:
-        return re.sub(
-            rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: self._names.get(match[0], match[0]), line
-        )
+        return re.sub(rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: self._names.get(match[0], match[0]), line)
 
     def _check(self, attributes: str, cut: bool, what: str) -> None:
         """Checks that a value that is cut into parts is one of parts that the code of one device has."""
@@ -215,9 +213,7 @@ def results(text: str, operands: Sequence[Any], replicas: int) -> list[Any]:
     if name[1] == "collective_permute":
         pairs = _numbers(text, "source_target_pairs")
         sent = {"source_target_pairs": pairs}
-        return [
-            _as(x, lambda x: _of_all(tf.raw_ops.CollectivePermute(input=x, **sent), replicas)) for x in operands
-        ]
+        return [_as(x, lambda x: _of_all(tf.raw_ops.CollectivePermute(input=x, **sent), replicas)) for x in operands]
     groups = _numbers(text, "replica_groups")
     if len(groups[0]) == 1:
         return [tf.identity(x) for x in operands]

@@ -839,7 +839,9 @@ class _Builder:
             inferred = {argument.type_attr for argument in definition.input_arg}
             if attr and attr not in inferred and attr not in keywords and kinds[attr] == "type":
                 keywords[attr] = tf.as_dtype(mlir.dtype_of(type_))
-        if name in ("While", "StatelessWhile"):
+        if name in ("If", "StatelessIf", "Case", "StatelessCase"):
+            keywords["Tout"] = [tf.as_dtype(mlir.dtype_of(type_)) for type_ in each.result_types]
+        if "output_shapes" in kinds:
             keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in each.result_types]
         _repair(name, keywords)
         made = op_def_library.apply_op(name, **keywords)
