@@ -14,6 +14,7 @@ from tfaot.compile.program.thunks.kinds import (
     CompiledFunction,
     Copy,
     Kernel,
+    RowFormula,
     RowSweep,
     SizedSlice,
     Slice,
@@ -461,6 +462,15 @@ class MergeTest(unittest.TestCase):
         # Without an array to keep them in, they stay where a kernel has stored them.
         read = (*ALL_OF_IT[:-1], other(FACTOR, EACH, ELSEWHERE))
         self.assertEqual(self.written(merged(*read, hlo=slow)[0]), [Slice(0, V)])
+
+    def test_kept(self) -> None:
+        """Protects numbers: powers are kept in a result, but not in the place of values that the last stage still reads."""
+        x, powers, total = Operation("array", place=0), Operation("exponential", (0,)), Operation("sum", (1,))
+        operations = (x, powers, total, Operation("divide", (1, 2)), Operation("multiply", (3, 0)))
+        for out, kept in ((1, ((1, 1),)), (0, ())):
+            first, last = stages.stages(RowFormula(operations, ((out, 4),), ()))
+            self.assertEqual((first.keeps, last.keeps), (kept, ()))
+            self.assertEqual(stages.repeats(RowFormula(operations, ((out, 4),), ())), not kept)
 
     def test_other_sizes(self) -> None:
         """Protects memory: a kernel whose arguments have other sizes than its text stays."""
