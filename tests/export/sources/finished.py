@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+import shutil
+import tempfile
+import unittest
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +17,9 @@ from tests.stages.harness import StageTest
 from tfaot.core import isolate
 
 Arrays = Mapping[str, Any]
+
+_MADE: dict[Any, tuple[str, Any]] = {}
+"""By a function and its arguments, where it has saved something, and its result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +44,18 @@ class FinishedTest(StageTest):
     def make(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Calls a function that saves something to the folder, its first argument, and returns its result."""
         return isolate.run_isolated(lambda: function(str(self.folder), *arguments, **options), what="saving")
+
+    def make_once(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Does what `make` does, but runs a function with the same arguments once for all tests, and copies what it saves."""
+        key = (function, arguments, tuple(options.items()))
+        if key not in _MADE:
+            folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+            unittest.addModuleCleanup(shutil.rmtree, folder)
+            unittest.addModuleCleanup(_MADE.pop, key)
+            _MADE[key] = folder, isolate.run_isolated(lambda: function(folder, *arguments, **options), what="saving")
+        folder, result = _MADE[key]
+        shutil.copytree(folder, self.folder, dirs_exist_ok=True)
+        return result
 
     def ran(
         self,

@@ -104,7 +104,7 @@ class FormatsTest(Base):
 
     def test_text_and_binary(self) -> None:
         """Protects both formats of a graph, and reading a checkpoint by its prefix or any of its files."""
-        wanted = self.make(save, dense)
+        wanted = self.make_once(save, dense)
         for name, checkpoint in (
             ("graph.pb", "model.ckpt"),
             ("graph.pbtxt", "model.ckpt.index"),
@@ -118,13 +118,13 @@ class FormatsTest(Base):
 
     def test_meta_graph(self) -> None:
         """Protects `.meta` files, which a Saver writes next to its checkpoints: the graph, and the saver itself."""
-        wanted = self.make(save, dense)
+        wanted = self.make_once(save, dense)
         ran = self.ran(self.open("model.ckpt.meta", outputs=["y"], checkpoint="model.ckpt.meta"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
 
     def test_inferred_edges(self) -> None:
         """Protects graphs without specified edges: unconsumed tensors are outputs, but save and init ops aren't."""
-        wanted = self.make(save, dense)
+        wanted = self.make_once(save, dense)
         ran = self.ran(self.open(checkpoint="model.ckpt"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
         self.assertEqual(ran.inputs, [("x", (2, 3))])
@@ -181,7 +181,7 @@ class EdgesTest(Base):
 
     def test_feed_in_the_middle(self) -> None:
         """Protects feeds of computed tensors: what computed them isn't needed, nor are its variables."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         ran = self.ran(
             self.open(inputs=["MatMul"], outputs=["y"], checkpoint="model.ckpt"), "graph", [{"MatMul": -X[:, :2]}]
         )
@@ -284,7 +284,7 @@ class EdgesTest(Base):
 
     def test_config_of_variables(self) -> None:
         """Protects a config's entries for variables: they are passed on, without its feeds and fetches."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         (self.folder / "config.pbtxt").write_text(
             'feed { id { node_name: "x" } } fetch { id { node_name: "y" } } '
             'variable { node_name: "w" name: "weights" readonly: true }'
@@ -488,12 +488,12 @@ class CheckpointTest(Base):
 
     def test_nothing_needed(self) -> None:
         """Protects graphs without a checkpoint whose outputs need no variable: requesting nothing isn't an error."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         self.assertEqual(self.make(lambda folder: self.open(outputs=["y"])().initial([])), {})
 
     def test_no_such_checkpoint(self) -> None:
         """A file that isn't a checkpoint is named, along with how to specify checkpoints."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         (self.folder / "nothing.ckpt").write_text("nothing")
         text = self.error_of(
             self.make, lambda folder: self.open(outputs=["y"], checkpoint="nothing.ckpt")().initial(["w"])
@@ -510,7 +510,7 @@ class CheckpointTest(Base):
 
     def test_missing_data(self) -> None:
         """A checkpoint with only its index listed says which files it has."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         (self.folder / "model.ckpt.data-00000-of-00001").unlink()
         text = self.error_of(
             self.make, lambda folder: self.open(outputs=["y"], checkpoint="model.ckpt")().initial(["w"])
@@ -556,7 +556,7 @@ class DeclaredTest(Base):
 
     def test_with_values(self) -> None:
         """Protects a checkpoint beside a config that declares variables: they start with the checkpoint's values."""
-        wanted = self.make(save, dense)
+        wanted = self.make_once(save, dense)
         exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"))
         self.assertEqual([(v.name, v.unset) for v in exported.manifest.variables], [("b", False)])
         self.assertEqual([variable.name for variable in exported.manifest.frozen], ["w"])
@@ -565,7 +565,7 @@ class DeclaredTest(Base):
 
     def test_frozen(self) -> None:
         """Protects targets that freeze a variable which the config also declares: it is a constant, not an error."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"), frozen=("*",))
         self.assertEqual(exported.manifest.variables, ())
         self.assertEqual({variable.name for variable in exported.manifest.frozen}, {"w", "b"})
@@ -573,7 +573,7 @@ class DeclaredTest(Base):
 
     def test_not_needed(self) -> None:
         """Protects configs that declare variables which no output needs: such entries have no effect."""
-        self.make(save, dense)
+        self.make_once(save, dense)
         (self.folder / "config.pbtxt").write_text(
             'feed { id { node_name: "MatMul" } } fetch { id { node_name: "y" } } '
             'variable { node_name: "b" } variable { node_name: "w" readonly: true }'
@@ -592,10 +592,9 @@ class ErrorsTest(Base):
     def check_case(self, case: cases.Case) -> None:
         """Checks a case of `graph_defs.txt`."""
 
-        def saved(folder: str) -> None:
+        def build(folder: str) -> None:
             import tensorflow as tf
 
-            save(folder, dense)
             v1 = tf.compat.v1
             exec(case.text, globals() | {"folder": folder, "os": os, "tf": tf, "v1": v1, "write": self.file})
 
@@ -615,7 +614,9 @@ class ErrorsTest(Base):
 
             eval(case.extra, {"export": export, "function": function, "open": opened, "Dims": lambda: Dims({})})
 
-        self.make(saved)
+        self.make_once(save, dense)
+        if case.text:
+            self.make(build)
         self.refused(work, case.wanted)
 
     def test_shapes(self) -> None:

@@ -90,7 +90,7 @@ class ObjectsTest(Base):
 
     def test_signature(self) -> None:
         """Protects inference by signature: labels, order, open dimensions, shapes of results, and names of variables."""
-        served, _, _ = self.make(save_module)
+        served, _, _ = self.make_once(save_module)
         ran = self.ran(self.open(), "serving_default", [{"x": X, "factor": 3.0}], dims={"x": (2, None)})
         self.assertEqual(ran.inputs, [("factor", ()), ("x", (2, 3))])
         self.assertEqual(ran.outputs, [("half", (2, 2)), ("y", (2, 2))])
@@ -100,35 +100,35 @@ class ObjectsTest(Base):
 
     def test_training_signature(self) -> None:
         """Protects signatures that write: the writes happen, though no output depends on them."""
-        _, losses, b = self.make(save_module)
+        _, losses, b = self.make_once(save_module)
         ran = self.ran(self.open(), "train", [{"x": X + step} for step in range(3)])
         self.assert_near([result["loss"] for result in ran.results], losses)
         self.assert_near(ran.variables["b"], b)
 
     def test_entry_points(self) -> None:
         """Protects what a message lists: first signatures, then functions."""
-        self.make(save_module)
+        self.make_once(save_module)
         self.assertEqual(self.entry_points(self.open()), ("serving_default", "train", "reset", "scaled", "serve"))
         default = isolate.run_isolated(lambda: self.open()().default_entry_point, what="opening")
         self.assertEqual(default, "serving_default")
 
     def test_function(self) -> None:
         """Protects functions that aren't signatures: their parameters are the labels, in their own order."""
-        served, _, _ = self.make(save_module)
+        served, _, _ = self.make_once(save_module)
         ran = self.ran(self.open(), "serve", [{"x": X, "factor": 3.0}], dims={"x": (2, 3)})
         self.assertEqual([label for label, _ in ran.inputs], ["x", "factor"])
         self.assert_near(ran.results[0]["y"], served["y"])
 
     def test_function_that_returns_nothing(self) -> None:
         """Protects functions that only write: the output says that they are done."""
-        self.make(save_module)
+        self.make_once(save_module)
         ran = self.ran(self.open(), "reset", [{}])
         self.assertEqual((ran.outputs, ran.results), ([("done", ())], [{"done": True}]))
         self.assertEqual(ran.variables["b"].tolist(), [0, 0])
 
     def test_traces(self) -> None:
         """Protects functions that were traced more than once: an index selects one, or the shapes in dims do."""
-        self.make(save_module)
+        self.make_once(save_module)
         ran = self.ran(self.open(), "scaled[1]", [{"x": X, "more": [1.0]}])
         self.assertEqual([label for label, _ in ran.outputs], ["output_0", "output_1/more"])
         self.assert_near(ran.results[0]["output_0"], 2 * X)
@@ -161,7 +161,7 @@ class ObjectsTest(Base):
 
     def test_sources(self) -> None:
         """Protects source lines in errors: a SavedModel's debug information is read."""
-        self.make(save_module)
+        self.make_once(save_module)
         lines = pathlib.Path(__file__).read_text().splitlines()
         number = next(index for index, line in enumerate(lines, 1) if "y = factor * (x @ self.w)" in line)
         sources = self.ran(self.open(), "serving_default", [], dims={"x": (2, 3)}).sources
@@ -185,7 +185,7 @@ class ObjectsTest(Base):
 
     def test_same_bytes(self) -> None:
         """Protects caches: a model that is read twice gives the same graph."""
-        self.make(save_module)
+        self.make_once(save_module)
 
         def work() -> bytes:
             from tfaot.export.traced import Dims
@@ -320,7 +320,7 @@ class GraphTest(Base):
         for resource in (False, True):
             with self.subTest(resource=resource):
                 name = f"saved_{resource}"
-                self.make(save_graph, resource=resource, name=name)
+                self.make_once(save_graph, resource=resource, name=name)
                 ran = self.ran(self.open(name), "serving_default", [{"x": X}], dims={"x": (2, 3)})
                 self.assertEqual((ran.inputs, ran.outputs), ([("x", (2, 3))], [("same", (2, 2)), ("y", (2, 2))]))
                 self.assertEqual(set(ran.variables), {"w/part_0", "w/part_1", "b"})
@@ -331,7 +331,7 @@ class GraphTest(Base):
 
     def test_input_in_the_middle(self) -> None:
         """Protects signatures whose inputs the graph computes: they are fed, and what computed them is dropped."""
-        self.make(save_graph)
+        self.make_once(save_graph)
         ran = self.ran(self.open(), "above", [{"h": X[:, :2]}], dims={"h": (2, 2)})
         self.assert_near(ran.results[0]["positive"], np.maximum(X[:, :2], 0))
         self.assertEqual(ran.variables, {})
@@ -341,7 +341,7 @@ class GraphTest(Base):
         for resource, collection in ((False, False), (False, True), (True, False)):
             with self.subTest(resource=resource, collection=collection):
                 name = f"saved_{resource}_{collection}"
-                *losses, b = self.make(save_graph, resource=resource, name=name, steps=3, collection=collection)
+                *losses, b = self.make_once(save_graph, resource=resource, name=name, steps=3, collection=collection)
                 opened = self.open(name, tags=["train"])
                 self.assertEqual(self.entry_points(opened), ("step",))
                 ran = self.ran(opened, "step", [{"x": X + step} for step in range(3)], dims={"x": (2, 3)})
@@ -351,7 +351,7 @@ class GraphTest(Base):
 
     def test_loaded_as_tensorflow_does(self) -> None:
         """Protects against reading another model than TensorFlow's own loader: the numbers are the same."""
-        self.make(save_graph, resource=False)
+        self.make_once(save_graph, resource=False)
 
         def load(folder: str) -> Any:
             import tensorflow as tf
@@ -367,7 +367,7 @@ class GraphTest(Base):
 
     def test_only_signature(self) -> None:
         """Protects the default: the only signature is used."""
-        self.make(save_graph)
+        self.make_once(save_graph)
         opened = self.open(tags=["train"])
         self.assertEqual(isolate.run_isolated(lambda: opened().default_entry_point, what="opening"), "step")
 
@@ -383,8 +383,11 @@ class ErrorsTest(Base):
 
             return Dims({})
 
-        save = {"module": module, "pathlib": pathlib, "save_graph": save_graph, "save_module": save_module}
-        self.make(lambda folder: exec(case.text, save | {"folder": folder}))
+        def build(folder: str) -> None:
+            exec(case.text, {"folder": folder, "module": module, "pathlib": pathlib})
+
+        shared = {"save_graph(folder)\n": save_graph, "save_module(folder)\n": save_module}.get(case.text)
+        self.make_once(shared) if shared else self.make(build)
         call = {"open": lambda **options: self.open(**options)(), "Dims": dims}
         self.refused(lambda: eval(case.extra, call), case.wanted)
 
@@ -401,7 +404,7 @@ class ErrorsTest(Base):
 
     def test_missing_variables(self) -> None:
         """A folder without variables/ says which file is missing."""
-        self.make(save_module)
+        self.make_once(save_module)
         (self.folder / "saved/variables/variables.index").unlink()
         text = self.error_of(self.make, lambda folder: self.open()().initial(["w"]))
         text = text.replace(f"{self.folder}/", "")
