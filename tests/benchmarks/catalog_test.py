@@ -80,8 +80,8 @@ class CatalogTest(unittest.TestCase):
                     self.assertIn(f"//benchmarks:{driver}", run.call_args.args[0])
                     binary.parent.mkdir(exist_ok=True)
                     binary.touch()
-                    found, missing = build.peers("fc", ["stock"], threads)
-                self.assertEqual([peer.command for peer in found], [(str(binary), *asked)])
+                    runners, missing = build.peers("fc", ["stock"], threads)
+                self.assertEqual([peer.command for peer in runners], [(str(binary), *asked)])
                 self.assertEqual(
                     missing, {"stock": "it doesn't build" if threads == 1 else "the suite's driver gives it no threads"}
                 )

@@ -90,8 +90,11 @@ class FlagsTest(unittest.TestCase):
 
     def test_page(self) -> None:
         """Times, what a flag does, differences, and what couldn't be measured each have a table."""
-        found = flags.Found(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
-        models = [flags.Model("mlp", 0.25, {"fast_math": found}, {"ynn": "it is off"}), flags.Model("fc", 12.0, {}, {})]
+        result = flags.Found(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
+        models = [
+            flags.Model("mlp", 0.25, {"fast_math": result}, {"ynn": "it is off"}),
+            flags.Model("fc", 12.0, {}, {}),
+        ]
         text = flags.page(models, flags.variants(["fast_math", "ynn"], []), "flags.py", "A machine.")
         self.assertEqual(
             text.splitlines(),

@@ -11,8 +11,8 @@ class SummaryTest(unittest.TestCase):
 
     def test_times(self) -> None:
         """The minimum is over all batches, the median over rounds' medians, and the variation over rounds' minima."""
-        found = summary.times([[2.0, 3.0, 9.0], [2.5, 4.0, 5.0]])
-        self.assertEqual(found, summary.Times(minimum=2.0, median=3.5, variation=0.25, rounds=2))
+        times = summary.times([[2.0, 3.0, 9.0], [2.5, 4.0, 5.0]])
+        self.assertEqual(times, summary.Times(minimum=2.0, median=3.5, variation=0.25, rounds=2))
 
     def test_nothing_to_summarize(self) -> None:
         """A round without a batch is an error, not a time of zero."""
@@ -22,10 +22,10 @@ class SummaryTest(unittest.TestCase):
 
     def test_ratio(self) -> None:
         """Ours is compared with the peer that has the smallest minimum, and each round with that peer's same round."""
-        found = summary.best_ratio([[2.0], [4.0]], {"slow": [[9.0], [9.0]], "quick": [[3.0, 8.0], [5.0]]})
-        assert found
-        self.assertEqual((found.peer, found.value), ("quick", 1.5))
-        self.assertEqual((found.low, found.high), (1.25, 1.5))
+        ratio = summary.best_ratio([[2.0], [4.0]], {"slow": [[9.0], [9.0]], "quick": [[3.0, 8.0], [5.0]]})
+        assert ratio
+        self.assertEqual((ratio.peer, ratio.value), ("quick", 1.5))
+        self.assertEqual((ratio.low, ratio.high), (1.25, 1.5))
 
     def test_ratio_of_nothing(self) -> None:
         """Without a peer, there is no ratio."""
@@ -44,9 +44,9 @@ class SummaryTest(unittest.TestCase):
 
     def test_difference(self) -> None:
         """Errors are relative to the largest value, so an output near zero counts for little."""
-        found = summary.difference([10.0, 0.001], [10.0, 0.0], 1e-3)
-        self.assertAlmostEqual(found.largest, 1e-4)
-        self.assertTrue(found.tolerated)
+        difference = summary.difference([10.0, 0.001], [10.0, 0.0], 1e-3)
+        self.assertAlmostEqual(difference.largest, 1e-4)
+        self.assertTrue(difference.tolerated)
         self.assertFalse(summary.difference([10.0, 0.02], [10.0, 0.0], 1e-3).tolerated)
 
     def test_what_never_agrees(self) -> None:

@@ -34,7 +34,7 @@ COLUMNS = tuple(MEANINGS)
 def kind(outcome: engine.Outcome) -> str:
     """Returns the outcome's kind, except for differences that the page of differences documents."""
     if outcome.kind == engine.DIFFERS and not any(
-        differences.undocumented(outcome.case, each) for each in outcome.differences
+        differences.undocumented(outcome.case, difference) for difference in outcome.differences
     ):
         return DOCUMENTED
     return outcome.kind
@@ -49,7 +49,7 @@ def cases(seed: int, ops: Iterable[str] = ()) -> Iterator[engine.Case]:
             continue
 
 
-def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) -> None:
+def run(drawn: Sequence[engine.Case], after: Callable[[engine.Outcome], None]) -> None:
     """Calls `each` with the outcome of each case."""
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     try:
@@ -61,7 +61,7 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
             *([case] for case in drawn if case.op in refused),
         ]:
             for outcome in runner.outcomes(group):
-                each(outcome)
+                after(outcome)
     finally:
         shutil.rmtree(folder)
 

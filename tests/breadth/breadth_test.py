@@ -81,13 +81,13 @@ class BreadthTest(unittest.TestCase):
         from tensorflow.python.framework import kernels
         from tensorflow.python.util import pywrap_xla_ops
 
-        known = {*recipes.RECIPES, *(op for ops in recipes.LEFT_OUT.values() for op in ops.split())}
+        ops_with_recipes = {*recipes.RECIPES, *(op for ops in recipes.LEFT_OUT.values() for op in ops.split())}
         compared = {
             op
             for op in pywrap_xla_ops.get_cpu_kernel_names()
             if any(kernel.device_type == "CPU" for kernel in kernels.get_registered_kernels_for_op(op).kernel)
         }
-        self.assertEqual(sorted(compared - known), [])
+        self.assertEqual(sorted(compared - ops_with_recipes), [])
 
     def test_round(self) -> None:
         """The first round of what docs/measured/numerics.md counts: nothing breaks, and no difference is undocumented."""
@@ -109,7 +109,9 @@ class BreadthTest(unittest.TestCase):
         cases = [opened(text.strip(), length) for text in OPEN.strip().splitlines() for length in LENGTHS]
         outcomes = [outcome for group in engine.chunks(cases) for outcome in runner.outcomes(group)]
         wrong = [
-            f"{each.kind}: {each.case.text}\n{each.details[-1000:]}" for each in outcomes if each.kind != engine.PASSES
+            f"{outcome.kind}: {outcome.case.text}\n{outcome.details[-1000:]}"
+            for outcome in outcomes
+            if outcome.kind != engine.PASSES
         ]
         self.assertEqual("\n\n".join(wrong), "")
         for text in MISCOUNTED:
@@ -150,9 +152,9 @@ class BreadthTest(unittest.TestCase):
         for index, wrong in ((0, 1.0001), (1, 1.0), (2, -0.0), (2, 1e-6), (3, 3e38), (3, -np.inf), (0, np.nan)):
             got = want.copy()
             got[index] = wrong
-            found = engine.difference(case, want, got)
-            assert found is not None
-            self.assertEqual(found.theirs.shape, (1,), msg=f"{index}: {wrong}")
+            difference = engine.difference(case, want, got)
+            assert difference is not None
+            self.assertEqual(difference.theirs.shape, (1,), msg=f"{index}: {wrong}")
         self.assertIsNotNone(engine.difference(case, want, want[:3]))
         self.assertIsNotNone(engine.difference(case, want, want.astype(np.float64)))
         self.assertIsNotNone(engine.difference(case, np.array([7]), np.array([8])))

@@ -126,7 +126,7 @@ def _beyond(case: Case, difference: Difference) -> Array:
 
 def _aligned(case: Case, difference: Difference) -> Array:
     """Matches if corners are aligned, and some rows or columns are wrong, but not most."""
-    few = difference.theirs.size <= max(32, max(each.value.size for each in case.operands))
+    few = difference.theirs.size <= max(32, max(operand.value.size for operand in case.operands))
     return np.full(difference.theirs.shape, "align_corners" in case.expression and few)
 
 
@@ -137,7 +137,7 @@ def _few(case: Case, difference: Difference) -> Array:
 
 
 def _example(op: str, expression: str, *operands: Any, fed: bool = True) -> Case:
-    values = [np.asarray(each) for each in operands]
+    values = [np.asarray(operand) for operand in operands]
     values = [v.astype(np.float32) if v.dtype == np.float64 else v for v in values]
     return Case(op, expression, tuple(Operand(v, fed) for v in values))
 
@@ -434,7 +434,7 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
 def text(value: Array) -> str:
     """Formats values briefly."""
     if value.ndim:
-        return "[" + ", ".join(text(each) for each in value) + "]"
+        return "[" + ", ".join(text(item) for item in value) + "]"
     if value.dtype.kind == "f":
         return f"{float(value):.6g}" if value != 0 else ("-0.0" if np.signbit(value) else "0.0")
     return str(value)

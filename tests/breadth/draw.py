@@ -32,13 +32,13 @@ def types(op: str, attribute: str) -> tuple[str, ...]:
     (allowed,) = [a for a in op_def_registry.get(op).attr if a.name == attribute] or [None]
     if allowed is None:
         raise KeyError(f"{op} has no attribute {attribute}")
-    found: set[int] = set()
+    enums: set[int] = set()
     for kernel in kernels.get_registered_kernels_for_op(op).kernel:
         if kernel.device_type == "CPU":
             constraints = [c for c in kernel.constraint if c.name == attribute]
-            found.update(*[c.allowed_values.list.type for c in constraints] if constraints else [dtypes.BY_ENUM])
+            enums.update(*[c.allowed_values.list.type for c in constraints] if constraints else [dtypes.BY_ENUM])
     limits = set(allowed.allowed_values.list.type)
-    return tuple(d.name for d in dtypes.ALL if d.enum in found and (not limits or d.enum in limits))
+    return tuple(d.name for d in dtypes.ALL if d.enum in enums and (not limits or d.enum in limits))
 
 
 def literal(value: Array) -> str:
@@ -69,10 +69,10 @@ class Draw:
 
     def dtype(self, op: str, attribute: str = "T", among: Collection[str] | None = None) -> str:
         """Returns a dtype for which TensorFlow has a kernel. Half of the time it is the first one, mostly float32."""
-        found = [each for each in types(op, attribute) if among is None or each in among]
-        if not found:
+        choices = [dtype for dtype in types(op, attribute) if among is None or dtype in among]
+        if not choices:
             raise LookupError(f"TensorFlow has no CPU kernel of {op} for {attribute}")
-        return found[0] if self.flip(0.4) else str(self.pick(found))
+        return choices[0] if self.flip(0.4) else str(self.pick(choices))
 
     def shape(self, *, rank: int | None = None, empty: bool = True, low: int = 0) -> list[int]:
         """Returns a shape with up to about 2,000 values, and occasionally none."""
@@ -176,11 +176,11 @@ def call(op: str, *operands: str, **attributes: Any) -> str:
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
-    attributes_ = {each.name for each in op_def_registry.get(op).attr}
+    attributes_ = {attribute.name for attribute in op_def_registry.get(op).attr}
     names = [name for name in inspect.signature(getattr(tf.raw_ops, op)).parameters if name not in attributes_]
-    given = [f"{name}={operand}" for name, operand in zip(names, operands, strict=False)]
-    given += [f"{name}={value if isinstance(value, Code) else repr(value)}" for name, value in attributes.items()]
-    return f"tf.raw_ops.{op}({', '.join(given)})"
+    arguments = [f"{name}={operand}" for name, operand in zip(names, operands, strict=False)]
+    arguments += [f"{name}={value if isinstance(value, Code) else repr(value)}" for name, value in attributes.items()]
+    return f"tf.raw_ops.{op}({', '.join(arguments)})"
 
 
 class Code(str):

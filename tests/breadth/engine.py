@@ -182,7 +182,7 @@ def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
         ]
     )
     calls = {line: re.search(r"  # case (\d+)$", content) for line, content in enumerate(text.split("\n"), 1)}
-    return text, {line: int(found[1]) for line, found in calls.items() if found}
+    return text, {line: int(match[1]) for line, match in calls.items() if match}
 
 
 class Engine:
@@ -236,7 +236,7 @@ class Engine:
             half = len(cases) // 2
             return [*self.outcomes(cases[:half]), *self.outcomes(cases[half:])]
         alone = {index: self.outcomes([cases[index]])[0] for index in sorted(blamed)}
-        others = iter(self.outcomes([each for index, each in enumerate(cases) if index not in blamed]))
+        others = iter(self.outcomes([case for index, case in enumerate(cases) if index not in blamed]))
         return [alone[index] if index in blamed else next(others) for index in range(len(cases))]
 
     def compiled(self, cases: Sequence[Case]) -> list[Array]:
@@ -250,8 +250,8 @@ class Engine:
             (folder / "model.py").write_text(model_text(cases)[0])
             self._stages(folder)
             names = sorted(f"c{index}_0" for index in range(len(cases)))
-            found = dict(zip(names, _load(folder / "ours"), strict=True))
-            return [found[f"c{index}_0"] for index in range(len(cases))]
+            results_by_name = dict(zip(names, _load(folder / "ours"), strict=True))
+            return [results_by_name[f"c{index}_0"] for index in range(len(cases))]
 
     def _stages(self, folder: Path) -> None:
         """Exports, compiles, renders, runs the C++ compiler, and runs the program, which writes results to `ours.npz`."""
@@ -414,10 +414,10 @@ def failed_passes(cases: Sequence[Case], folder: Path) -> tuple[list[str], int]:
         (folder / "model.py").write_text(model_text([case])[0])
         with tf.Graph().as_default() as graph:
             try:
-                given, feeds, results = _graph(folder)
+                placeholders, feeds, results = _graph(folder)
                 fetches = [tensor.name for tensor in results.values()]
-                config = config_of([each.name for each in given], feeds, fetches)
-                table.apply(graph.as_graph_def(), config, [each.name for each in table.PASSES])
+                config = config_of([placeholder.name for placeholder in placeholders], feeds, fetches)
+                table.apply(graph.as_graph_def(), config, [one.name for one in table.PASSES])
                 passed += 1
             except table.PassError as error:
                 failed.append(f"{error}: {error.__cause__!r}: {case.text}")
@@ -436,8 +436,8 @@ def _graph(folder: Path) -> tuple[list[Any], list[Array], dict[str, Any]]:
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     feeds = [*module.golden_fn(0, None).values()]
-    given = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in feeds]
-    return given, feeds, module.model(*given)
+    placeholders = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in feeds]
+    return placeholders, feeds, module.model(*placeholders)
 
 
 def _reference(folder: Path) -> None:
@@ -447,13 +447,13 @@ def _reference(folder: Path) -> None:
     from tfaot.core.session import session_config
 
     with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as session, session.graph.as_default():
-        given, feeds, results = _graph(folder)
+        placeholders, feeds, results = _graph(folder)
         session.run(tf.compat.v1.global_variables_initializer())
-        values = session.run(results, dict(zip(given, feeds, strict=True)))
+        values = session.run(results, dict(zip(placeholders, feeds, strict=True)))
     # In the order of `tf.nest` for a dict, which is the order of the compiled model's outputs.
     names = sorted(values)
     arrays = [values[name] for name in names]
-    _save(folder / "theirs", [(str(each.dtype), list(each.shape), each.tobytes()) for each in arrays])
+    _save(folder / "theirs", [(str(array.dtype), list(array.shape), array.tobytes()) for array in arrays])
     (folder / "names").write_bytes(pickle.dumps(names))
 
 
@@ -467,8 +467,8 @@ def _compared(cases: Sequence[Case], folder: Path) -> list[Outcome]:
             for name, want, got in results
             if name == case.name or (not case.name and name.startswith(f"c{index}_"))
         )
-        found = [difference(case, want, got) for want, got in pairs]
-        differing = tuple(each for each in found if each is not None)
+        differences = [difference(case, want, got) for want, got in pairs]
+        differing = tuple(item for item in differences if item is not None)
         kind = DIFFERS if differing else PASSES
         result.append(Outcome(case, kind, "; ".join(map(str, differing)), differing, pairs))
     return result
@@ -484,7 +484,7 @@ def difference(case: Case, want: Array, got: Array) -> Difference | None:
     wrong = _wrong(case, want, got)
     if not wrong.any():
         return None
-    operands = tuple(each.value[wrong] for each in case.operands if each.value.shape == want.shape)
+    operands = tuple(operand.value[wrong] for operand in case.operands if operand.value.shape == want.shape)
     return Difference(want[wrong], got[wrong], operands)
 
 

@@ -333,11 +333,11 @@ def main() -> None:
         runner = engine.Engine(folder, flags=("-O0",))
         together = [model for name, model in models.items() if name not in ADVICE]
         groups = [*engine.chunks(together, 12), *([models[name]] for name in ADVICE if name in models)]
-        found = [outcome for group in groups for outcome in runner.outcomes(group)]
-        for outcome in found:
+        outcomes = [outcome for group in groups for outcome in runner.outcomes(group)]
+        for outcome in outcomes:
             if (outcome.case.op in ADVICE) != (outcome.kind == engine.REFUSED) or outcome.kind != engine.PASSES:
                 print(f"{outcome.case.op}: {outcome.kind}\n{outcome.details[-700:]}\n", flush=True)
-        section = text({outcome.case.op: outcome.kind for outcome in found}, jits, refused_by_jax(flags.jax, folder))
+        section = text({outcome.case.op: outcome.kind for outcome in outcomes}, jits, refused_by_jax(flags.jax, folder))
     finally:
         shutil.rmtree(folder)
     if flags.page:

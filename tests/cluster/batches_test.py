@@ -30,12 +30,12 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual([cluster.batch for cluster in cut.found.clusters], ["the inputs"])
         self.assertEqual(cut.reason("StringLength"), "it computes on string")
         (part,) = cut.cut.parts
-        self.assertEqual([each.shape for each in part.function.inputs], [(None,), (None, 4)])
-        self.assertEqual([each.shape for each in part.function.outputs], [(None, 4)])
+        self.assertEqual([edge.shape for edge in part.function.inputs], [(None,), (None, 4)])
+        self.assertEqual([edge.shape for edge in part.function.outputs], [(None, 4)])
         theirs, ours = both(cut)
         for rows in (1, 3, 0, 70):
-            given = [np.arange(rows * 4, dtype=np.float32).reshape(rows, 4), np.array(["ab"] * rows, object)]
-            np.testing.assert_array_equal(theirs.step(given)[0], ours.step(given)[0])
+            values = [np.arange(rows * 4, dtype=np.float32).reshape(rows, 4), np.array(["ab"] * rows, object)]
+            np.testing.assert_array_equal(theirs.step(values)[0], ours.step(values)[0])
 
     def test_two_batches(self) -> None:
         """Rows whose number a value decides are another batch, and get another cluster."""
@@ -48,10 +48,8 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual({cluster.batch for cluster in cut.found.clusters}, {"the inputs", "Unique:0"})
         theirs, ours = both(cut)
         for values in ([3, 3, 5], [1], []):
-            for expected, found in zip(
-                *(each.step([np.array(values, np.int32)]) for each in (theirs, ours)), strict=True
-            ):
-                np.testing.assert_array_equal(expected, found)
+            for expected, got in zip(*(run.step([np.array(values, np.int32)]) for run in (theirs, ours)), strict=True):
+                np.testing.assert_array_equal(expected, got)
 
     def test_sizes_that_only_values_relate(self) -> None:
         """Two numbers of rows that are the same, which no inference shows, aren't taken for two batches: they stay open."""
@@ -75,11 +73,11 @@ def _called(inputs: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Adds a graph that calls the cluster of `orders` to the default one. Returns its copies of the inputs, and its result."""
     graph = graph_pb2.GraphDef()
     graph.CopyFrom(v1.get_default_graph().as_graph_def())
-    node = graph.node.add(name="call", op="TfaotM8examples6Orders", input=[each.op.name for each in inputs])
+    node = graph.node.add(name="call", op="TfaotM8examples6Orders", input=[tensor.op.name for tensor in inputs])
     node.attr["cluster"].i = 0
-    node.attr["Tin"].CopyFrom(types_attribute([each.dtype.as_datatype_enum for each in inputs]))
+    node.attr["Tin"].CopyFrom(types_attribute([tensor.dtype.as_datatype_enum for tensor in inputs]))
     node.attr["Tout"].CopyFrom(types_attribute([int(tf.float32.as_datatype_enum)]))
-    names = [each.name for each in inputs]
+    names = [tensor.name for tensor in inputs]
     *fed, result = tf.import_graph_def(graph, return_elements=[*names, "call:0"], name="again")
     return fed, result
 
@@ -95,7 +93,7 @@ def count_threads(library: str) -> None:
         before = len(os.listdir("/proc/self/task"))
         for rows in (3, 1_000_000):
             for _ in range(6):
-                session.run(result, {each: np.ones(rows, each.dtype.as_numpy_dtype) for each in inputs})
+                session.run(result, {tensor: np.ones(rows, tensor.dtype.as_numpy_dtype) for tensor in inputs})
             print(len(os.listdir("/proc/self/task")) - before)
 
 

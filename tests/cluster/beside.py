@@ -176,13 +176,13 @@ def jit_clusters(model: str) -> list[list[str]]:
         worker = Worker(model, "auto_jit", TF_DUMP_GRAPH_PREFIX=folder)
         worker.ready()
         worker.end()
-        found: dict[str, list[str]] = {}
+        answers: dict[str, list[str]] = {}
         for path in sorted(Path(folder).glob("mark_for_compilation_annotated*.pbtxt")):
             for node in text_format.Parse(path.read_text(), graph_pb2.GraphDef()).node:
                 cluster = node.attr["_XlaCluster"].s.decode()
                 if cluster:  # the dump adds it to the names
-                    found.setdefault(f"{path.stem}/{cluster}", []).append(node.name.removeprefix(f"{cluster}/"))
-    return list(found.values())
+                    answers.setdefault(f"{path.stem}/{cluster}", []).append(node.name.removeprefix(f"{cluster}/"))
+    return list(answers.values())
 
 
 def started(model: str, rounds: int, seconds: float) -> dict[str, float]:
@@ -201,16 +201,18 @@ def started(model: str, rounds: int, seconds: float) -> dict[str, float]:
         worker.end()
     theirs = times["TensorFlow"]
     ratios = {way: [own / their for own, their in zip(times[way], theirs, strict=True)] for way in WAYS[1:]}
-    return {"TensorFlow": statistics.median(theirs)} | {way: statistics.median(each) for way, each in ratios.items()}
+    return {"TensorFlow": statistics.median(theirs)} | {
+        way: statistics.median(numbers) for way, numbers in ratios.items()
+    }
 
 
 def measured(model: str, starts: int, rounds: int, seconds: float) -> dict[str, Spread]:
     """Returns what `started` returns, from several starts."""
-    found = []
+    runs = []
     for number in range(starts):
-        found.append(started(model, rounds, seconds))
-        print(f"{model}, start {number + 1} of {starts}: {found[-1]}", file=sys.stderr, flush=True)
-    return {way: Spread(tuple(each[way] for each in found)) for way in WAYS}
+        runs.append(started(model, rounds, seconds))
+        print(f"{model}, start {number + 1} of {starts}: {runs[-1]}", file=sys.stderr, flush=True)
+    return {way: Spread(tuple(run[way] for run in runs)) for way in WAYS}
 
 
 def row(model: str, starts: int, rounds: int, seconds: float) -> str:
@@ -221,9 +223,9 @@ def row(model: str, starts: int, rounds: int, seconds: float) -> str:
     ours = counted(plan, [cluster["nodes"] for cluster in plan["clusters"]])
     times = measured(model, starts, rounds, seconds)
 
-    def shown(found: Found) -> str:
-        fixed = "–" if found.fixed is None else f"{found.fixed:.0%}"
-        return f"{len(found.sizes)} ({', '.join(map(str, found.sizes))}) | {found.share:.0%} | {fixed}"
+    def shown(spread: Found) -> str:
+        fixed = "–" if spread.fixed is None else f"{spread.fixed:.0%}"
+        return f"{len(spread.sizes)} ({', '.join(map(str, spread.sizes))}) | {spread.share:.0%} | {fixed}"
 
     cells = [
         f"`{model}`",

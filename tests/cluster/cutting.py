@@ -65,8 +65,8 @@ def made(
     name_variables(proto)
     function = function_of_graph(
         proto,
-        [Feed(each.name, each.op.name) for each in inputs],
-        [Fetch(each.name, each.name.replace(":", "_")) for each in outputs],
+        [Feed(tensor.name, tensor.op.name) for tensor in inputs],
+        [Fetch(tensor.name, tensor.name.replace(":", "_")) for tensor in outputs],
         name="main",
         what="the test's graph",
         dims=Open({}),
@@ -108,7 +108,7 @@ def _function(part: Part) -> function_pb2.FunctionDef:
         inputs = [graph.get_tensor_by_name(edge.name) for edge in part.function.inputs]
         outputs = [graph.get_tensor_by_name(edge.name) for edge in part.function.outputs]
         fed = {tensor.op.name for tensor in inputs}
-        operations = [each for each in graph.get_operations() if each.name not in fed]
+        operations = [operation for operation in graph.get_operations() if operation.name not in fed]
         result = graph_to_function_def.graph_to_function_def(graph, operations, inputs, outputs)
     result.signature.name = part.cluster.name
     # Like the op, it runs as a whole, when all of its inputs are there.

@@ -43,9 +43,11 @@ class PipelineTest(unittest.TestCase):
         self.assertEqual([step.kind for step in planned.steps], ["call", "host", "call"])
         (host,) = planned.hosts
         self.assertEqual(set(host.ops), {"AsString", "Identity", "StringToNumber"})
-        self.assertEqual([(each.label, each.written) for each in host.arguments], [("before", False), ("after", True)])
+        self.assertEqual(
+            [(argument.label, argument.written) for argument in host.arguments], [("before", False), ("after", True)]
+        )
         self.assertEqual([len(planned.inputs), len(planned.outputs)], [1, 1])
-        places = {each.place.offset for each in planned.bound}
+        places = {binding.place.offset for binding in planned.bound}
         self.assertTrue(all(offset % 64 == 0 and offset < planned.size for offset in places))
 
     def test_what_only_callbacks_see(self) -> None:
@@ -100,7 +102,7 @@ class PipelineTest(unittest.TestCase):
         values = {"v": np.ones((4, 4), np.float32)}
         planned = _planned(cut, values)
         (host,) = [host for host in planned.hosts if "ResourceScatterAdd" in host.ops]
-        self.assertIn(("v", True), [(each.label, each.written) for each in host.arguments])
+        self.assertIn(("v", True), [(argument.label, argument.written) for argument in host.arguments])
         given = np.array([0.5, 1.0, 2.0, 0.25], np.float32)
         steps = [[given, np.array([2, 2, 0], np.int32)]]
         goldens = record(planned, cut.nodes, cut.inputs, cut.outputs, values, steps)

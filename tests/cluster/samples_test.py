@@ -82,8 +82,8 @@ class SamplesTest(unittest.TestCase):
                     pixels = rng.integers(0, 256, (*size, 3), np.uint8)
                     (image,) = whole.inside(part.inputs, [pixels])
                     (expected,) = whole.step([pixels])
-                    (found,) = alone.step(part.taken([image]))
-                    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=2e-6 * float(np.abs(expected).max()))
+                    (result,) = alone.step(part.taken([image]))
+                    np.testing.assert_allclose(result, expected, rtol=2e-6, atol=2e-6 * float(np.abs(expected).max()))
 
     def test_what_is_inside(self) -> None:
         """Ops that compute each pixel by itself are in the cluster, and its node takes the image as it is, once for each resize."""

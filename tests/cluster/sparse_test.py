@@ -47,9 +47,9 @@ class SparseTest(unittest.TestCase):
         for items in _STEPS:
             values = [np.array(items, np.int32)]
             np.testing.assert_allclose(theirs.step(values), ours.step(values), rtol=1e-5)
-            expected, found = theirs.variables(), ours.variables()
+            expected, got = theirs.variables(), ours.variables()
             for name in expected:
-                np.testing.assert_allclose(expected[name], found[name], rtol=1e-5, atol=1e-6, err_msg=name)
+                np.testing.assert_allclose(expected[name], got[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
     def test_adam(self) -> None:
         """Adam's step on an embedding is one cluster, however its gradients by item are summed."""

@@ -34,7 +34,7 @@ v1 = tf.compat.v1
 
 
 class StageTest(unittest.TestCase):
-    def _run(self, source: str, *, golden_inputs: str | None = None, **given: Any) -> Path:
+    def _run(self, source: str, *, golden_inputs: str | None = None, **changes: Any) -> Path:
         """Runs the stage on a model's file. Returns the folder of its outputs."""
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "model.py").write_text("import tensorflow as tf\n\n" + textwrap.dedent(source))
@@ -48,16 +48,16 @@ class StageTest(unittest.TestCase):
             golden_steps=2,
             **(
                 {"model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs), "min_ops": 2}
-                | given
+                | changes
                 | outputs
             ),
         )
         stage.cluster(request)
         return folder
 
-    def _refused(self, source: str, **given: Any) -> TfaotError:
+    def _refused(self, source: str, **changes: Any) -> TfaotError:
         with self.assertRaises(TfaotError) as raised:
-            self._run(source, **given)
+            self._run(source, **changes)
         return raised.exception
 
     def test_outputs(self) -> None:
@@ -74,7 +74,7 @@ class StageTest(unittest.TestCase):
         manifest = Manifest.from_json((folder / "out_manifest").read_text())
         plan = json.loads((folder / "out_plan").read_text())
         self.assertEqual([entry.name for entry in manifest.entry_points], names)
-        self.assertEqual([each["name"] for each in plan["clusters"]], names)
+        self.assertEqual([cluster["name"] for cluster in plan["clusters"]], names)
         self.assertEqual(sorted(os.listdir(folder / "out_configs")), [f"{name}.config.pbtxt" for name in names])
         self.assertEqual(plan["left"], {"it computes on string": {"AsString": 1, "StringToNumber": 1}})
         self.assertEqual(plan["op"], "TfaotM1a1B")
@@ -87,25 +87,25 @@ class StageTest(unittest.TestCase):
         run = runpy.run_path(str(ROOT / "tests/cluster/vocabulary.py"))
         model = run["model"]()
         tf.saved_model.save(model, folder)
-        for given in ({}, {"model": Model(saved_model=folder)}):
-            with self.subTest(**given):
-                made = self._run(source, **given)
+        for changes in ({}, {"model": Model(saved_model=folder)}):
+            with self.subTest(**changes):
+                made = self._run(source, **changes)
                 plan = json.loads((made / "out_plan").read_text())
-                self.assertEqual([each["ops"]["MatMul"] for each in plan["clusters"]], [2])
+                self.assertEqual([cluster["ops"]["MatMul"] for cluster in plan["clusters"]], [2])
                 self.assertEqual(sum(ops.get("LookupTableFindV2", 0) for ops in plan["left"].values()), 3)
                 graph = graph_pb2.GraphDef.FromString((made / "out_uncut").read_bytes())
                 (fed,) = plan["inputs"]
                 feed = Edge(fed["tensor"], "words", int(types_pb2.DT_STRING), (4, 6))
-                outputs = [Edge(each["tensor"], each["label"], 0, None) for each in plan["outputs"]]
+                outputs = [Edge(output["tensor"], output["label"], 0, None) for output in plan["outputs"]]
                 running = Running(Whole(graph, (feed,), tuple(outputs), {}))
                 serialized = safetensors.read(str(made / "out_inputs"))
                 for step in range(2):
                     words = tf.make_ndarray(tensor_pb2.TensorProto.FromString(serialized[f"{step}/0"].tobytes()))
                     self.assertGreater(sum(text.decode() in run["WORDS"] for text in words.flat), 4)
-                    found = dict(zip([edge.label for edge in outputs], running.step([words]), strict=True))
+                    results = dict(zip([edge.label for edge in outputs], running.step([words]), strict=True))
                     wanted = model(tf.constant(words))
-                    self.assertEqual(found["class"].tolist(), wanted["class"].numpy().tolist())
-                    np.testing.assert_allclose(found["probability"], wanted["probability"], rtol=1e-5)
+                    self.assertEqual(results["class"].tolist(), wanted["class"].numpy().tolist())
+                    np.testing.assert_allclose(results["probability"], wanted["probability"], rtol=1e-5)
 
     def test_tables_of_tensorflow_1(self) -> None:
         """A SavedModel of TensorFlow 1 fills its tables in another operation, from a file; a cut one has what is in them."""
@@ -130,7 +130,7 @@ class StageTest(unittest.TestCase):
         (folder / "words.txt").unlink()
         made = self._run("", model=Model(saved_model=str(folder / "saved")), min_ops=1)
         plan = json.loads((made / "out_plan").read_text())
-        self.assertEqual([each["ops"]["Exp"] for each in plan["clusters"]], [1])
+        self.assertEqual([cluster["ops"]["Exp"] for cluster in plan["clusters"]], [1])
         graph = graph_pb2.GraphDef.FromString((made / "out_uncut").read_bytes())
         feed, fetch = (Edge(plan[key][0]["tensor"], "", 0, None) for key in ("inputs", "outputs"))
         (scores,) = Running(Whole(graph, (feed,), (fetch,), {})).step([np.array(["dog", "cow", "", "cat"], object)])
@@ -181,7 +181,7 @@ class StageTest(unittest.TestCase):
             """
         folder = self._run(source, dims={"x": (3,)})
         plan = json.loads((folder / "out_plan").read_text())
-        self.assertEqual([each["ops"] for each in plan["clusters"]], [{"Exp": 1, "Sin": 1}])
+        self.assertEqual([cluster["ops"] for cluster in plan["clusters"]], [{"Exp": 1, "Sin": 1}])
         self.assertIn("dims names z", self._refused(source, dims={"z": (3,)}).asked)
         self.assertIn("dims contradicts the shape", self._refused(source, dims={"x": (3, 4)}).asked)
 
@@ -277,8 +277,8 @@ class StageTest(unittest.TestCase):
             signature = v1.saved_model.load(session, ["serve"], folder).signature_def[SIGNATURE]
             (output,) = signature.outputs.values()
             np.testing.assert_array_equal(session.run(output.name, {signature.inputs["x"].name: given}), expected[0])
-        (found,) = tf.saved_model.load(folder).signatures[SIGNATURE](x=tf.constant(given)).values()
-        np.testing.assert_array_equal(found, expected[0])
+        (result,) = tf.saved_model.load(folder).signatures[SIGNATURE](x=tf.constant(given)).values()
+        np.testing.assert_array_equal(result, expected[0])
 
     def test_difference(self) -> None:
         """The comparison sees another dtype, shape, integer, or float, and NaN, and lets rounding pass."""

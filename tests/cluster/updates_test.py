@@ -40,9 +40,9 @@ class UpdatesTest(unittest.TestCase):
         theirs, ours = both(cut, {name: np.full(4, value, np.float32) for name, value in start.items()})
         for values in ([_X], [_X * 2], [_X - 1]):
             np.testing.assert_allclose(theirs.step(values), ours.step(values), rtol=1e-5)
-            expected, found = theirs.variables(), ours.variables()
+            expected, got = theirs.variables(), ours.variables()
             for name in expected:
-                np.testing.assert_allclose(expected[name], found[name], rtol=1e-5, err_msg=name)
+                np.testing.assert_allclose(expected[name], got[name], rtol=1e-5, err_msg=name)
 
     def test_formulas(self) -> None:
         """Each optimizer's update is part of a cluster, and computes what TensorFlow's kernel does."""
@@ -127,8 +127,8 @@ class UpdatesTest(unittest.TestCase):
         self.assertEqual(before - effects(cut.cut.graph), set())
         theirs, ours = both(cut, {"w": np.full(4, 1.0, np.float32)})
         for values in ([_X], [_X * 2]):
-            for expected, found in zip(theirs.step(values), ours.step(values), strict=True):
-                np.testing.assert_allclose(expected, found, rtol=1e-5)
+            for expected, got in zip(theirs.step(values), ours.step(values), strict=True):
+                np.testing.assert_allclose(expected, got, rtol=1e-5)
             np.testing.assert_allclose(theirs.variables()["w"], ours.variables()["w"], rtol=1e-5)
 
     def test_reads_wait_for_writes_of_their_variable(self) -> None:
@@ -190,9 +190,9 @@ class UpdatesTest(unittest.TestCase):
                 theirs, ours = both(cut, {name: np.ones(4, np.float32) for name in "abc"})
                 for values in ([_X], [_X + 1]):
                     np.testing.assert_allclose(theirs.step(values)[0], ours.step(values)[0], rtol=1e-4, atol=2e-3)
-                    expected, found = theirs.variables(), ours.variables()
+                    expected, got = theirs.variables(), ours.variables()
                     for name in expected:
-                        np.testing.assert_allclose(expected[name], found[name], rtol=1e-4, atol=2e-3, err_msg=name)
+                        np.testing.assert_allclose(expected[name], got[name], rtol=1e-4, atol=2e-3, err_msg=name)
 
     def test_in_a_branch(self) -> None:
         """An update in a branch stays: TensorFlow runs it only if the branch is taken."""

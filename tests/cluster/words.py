@@ -29,7 +29,7 @@ class Words(tf.Module):
         hashed = tf.strings.to_hash_bucket_fast(split, 1000)
         mask = tf.cast(tf.not_equal(split, ""), tf.float32)
         x = tf.gather(self.table, hashed)
-        q, k, v = (tf.tensordot(x, each, 1) for each in self.projections[:3])
+        q, k, v = (tf.tensordot(x, projection, 1) for projection in self.projections[:3])
         scores = tf.matmul(q, k, transpose_b=True) / SIZE**0.5 + (mask[:, tf.newaxis] - 1.0) * 1e4
         x = self._normal(x + tf.tensordot(tf.matmul(tf.nn.softmax(scores), v), self.projections[3], 1))
         x = self._normal(x + tf.tensordot(tf.nn.gelu(tf.tensordot(x, self.wide, 1)), self.narrow, 1))

@@ -19,8 +19,8 @@ from tfaot.core.manifest import Manifest, Variable
 
 def stamp(manifest: Manifest = MANIFEST, **changes: Any) -> Stamp:
     """Returns the stamp of a build."""
-    given: dict[str, Any] = {"isa": ("x86-64-v3",), "xla_flags": ("--a=1", "--b"), "passes": {"one", "two"}}
-    return fingerprint.stamp(manifest, **given | changes)
+    stage: dict[str, Any] = {"isa": ("x86-64-v3",), "xla_flags": ("--a=1", "--b"), "passes": {"one", "two"}}
+    return fingerprint.stamp(manifest, **stage | changes)
 
 
 class ComponentsTest(unittest.TestCase):
@@ -28,7 +28,7 @@ class ComponentsTest(unittest.TestCase):
 
     def assert_changes(self, component: str, other: Stamp) -> None:
         """Checks that one component, and the combined fingerprint, differ from the first build's."""
-        one, two = (dataclasses.asdict(each.components) for each in (stamp(), other))
+        one, two = (dataclasses.asdict(stamped.components) for stamped in (stamp(), other))
         self.assertEqual([name for name in one if one[name] != two[name]], [component])
         self.assertNotEqual(stamp().fingerprint, other.fingerprint)
 
@@ -69,12 +69,14 @@ class ComponentsTest(unittest.TestCase):
         """Components that swap their values are another build."""
         names = [field.name for field in dataclasses.fields(Components)]
         first = Components(*(str(index) * 16 for index in range(len(names))))
-        found = {first.combined}
+        prints = {first.combined}
         for index, name in enumerate(names):
             other = names[index - 1]
-            found.add(dataclasses.replace(first, **{name: getattr(first, other)}).combined)
-            found.add(dataclasses.replace(first, **{name: getattr(first, other), other: getattr(first, name)}).combined)
-        self.assertEqual(len(found), 1 + 2 * len(names))
+            prints.add(dataclasses.replace(first, **{name: getattr(first, other)}).combined)
+            prints.add(
+                dataclasses.replace(first, **{name: getattr(first, other), other: getattr(first, name)}).combined
+            )
+        self.assertEqual(len(prints), 1 + 2 * len(names))
         self.assertRegex(first.combined, "^[0-9a-f]{16}$")
 
     def test_shapes(self) -> None:

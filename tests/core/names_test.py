@@ -80,18 +80,18 @@ class NamesTest(unittest.TestCase):
         rng = random.Random(1)
         pool = ["".join(p) for n in (1, 2, 3) for p in itertools.product("aB_/1.é", repeat=n)] + sorted(names.KEYWORDS)
         for _ in range(200):
-            given = rng.choices(pool, k=40)
-            result = unique(*given)
-            self.assertEqual(len(set(result)), len(given))
+            originals = rng.choices(pool, k=40)
+            result = unique(*originals)
+            self.assertEqual(len(set(result)), len(originals))
             for identifier in result:
                 self.assertTrue(names.is_identifier(identifier), identifier)
                 self.assertNotIn(identifier, names.MEMBERS)
 
     def test_result_depends_on_the_names_alone(self) -> None:
         """Protects reproducible headers: the same names in the same order give the same identifiers."""
-        given = ["a/b", "a_b", "a.b", "class", "Run", "é", "é/", "1"]
-        self.assertEqual(unique(*given), unique(*given))
-        self.assertEqual(unique(*given), ["a_b_2", "a_b", "a_b_3", "class_", "Run_2", "unnamed", "unnamed_2", "t1"])
+        originals = ["a/b", "a_b", "a.b", "class", "Run", "é", "é/", "1"]
+        self.assertEqual(unique(*originals), unique(*originals))
+        self.assertEqual(unique(*originals), ["a_b_2", "a_b", "a_b_3", "class_", "Run_2", "unnamed", "unnamed_2", "t1"])
 
 
 class ClassTest(unittest.TestCase):

@@ -50,8 +50,8 @@ def installed() -> list[str]:
     # With bzlmod, `~` or `+` separates the parts of names, and the root module's own part is empty or `_main`.
     extension = name.removeprefix("_main")
     return [
-        f"--override_repository={each}={folder}"
-        for each in (f"rules_tfaot{extension[0]}{extension}", "tfaot_tensorflow")
+        f"--override_repository={repository}={folder}"
+        for repository in (f"rules_tfaot{extension[0]}{extension}", "tfaot_tensorflow")
     ]
 
 

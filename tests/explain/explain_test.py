@@ -88,9 +88,9 @@ class ExplainTest(StageTest):
         (folder / "m.fingerprint.json").write_text(fingerprint.stamp(manifest, **STAMPED | changes).to_json())
         return str(folder / "m.model.json")
 
-    def exported(self, model: str, **given: Any) -> str:
+    def exported(self, model: str, **changes: Any) -> str:
         """Exports a model and lays it out."""
-        return self.laid_out(self.export(model, **{"frozen": ()} | given))
+        return self.laid_out(self.export(model, **{"frozen": ()} | changes))
 
     @property
     def first(self) -> Exported:
@@ -112,9 +112,9 @@ class ExplainTest(StageTest):
         """Returns what is said about a component, which must be the only one that differs."""
         from tfaot.explain import build, difference
 
-        (found,) = difference.differences(build.read(old, "OLD"), build.read(new, "NEW"))
-        self.assertEqual(found.component, component)
-        return list(found.lines)
+        (only,) = difference.differences(build.read(old, "OLD"), build.read(new, "NEW"))
+        self.assertEqual(only.component, component)
+        return list(only.lines)
 
     def changed(self, component: str, change: Callable[[Manifest], Manifest]) -> list[str]:
         """Returns what is said if a part of the manifest changes that the export stage would fingerprint."""
@@ -122,8 +122,8 @@ class ExplainTest(StageTest):
         prints = {"shapes": fingerprint.shapes(new, "0"), "config": fingerprint.config(new)}
         old = {"shapes": fingerprint.shapes(MANIFEST, "0"), "config": fingerprint.config(MANIFEST)}
         one, two = (
-            dataclasses.replace(each, fingerprints=Fingerprints(graph="0", constants="0", frozen="", **values))
-            for each, values in ((MANIFEST, old), (new, prints))
+            dataclasses.replace(manifest, fingerprints=Fingerprints(graph="0", constants="0", frozen="", **values))
+            for manifest, values in ((MANIFEST, old), (new, prints))
         )
         return self.lines(component, self.bare(one), self.bare(two))
 
@@ -282,7 +282,7 @@ class DifferenceTest(ExplainTest):
         prints = Fingerprints("0", "1", "0", "1", "")
         one, two = self.bare(MANIFEST), self.bare(dataclasses.replace(new, fingerprints=prints))
         return [
-            line for each in difference.differences(build.read(one, ""), build.read(two, "")) for line in each.lines
+            line for part in difference.differences(build.read(one, ""), build.read(two, "")) for line in part.lines
         ]
 
     def test_config(self) -> None:
@@ -305,9 +305,9 @@ class DifferenceTest(ExplainTest):
             ),
         ):
             with self.subTest(wanted[0]):
-                found = self.both(change) if "order of inputs" in wanted[0] else self.changed("config", change)
+                lines = self.both(change) if "order of inputs" in wanted[0] else self.changed("config", change)
                 for line in wanted:
-                    self.assertIn(line, found)
+                    self.assertIn(line, lines)
 
     def test_whole_text(self) -> None:
         """The tool itself prints components that differ, then those that don't, and advice about the new build."""
@@ -385,11 +385,11 @@ class DifferenceTest(ExplainTest):
 class SpecializedTest(ExplainTest):
     """One build."""
 
-    def specialized(self, path: str, **given: Any) -> str:
+    def specialized(self, path: str, **options: Any) -> str:
         """Returns what the tool prints about a build."""
         from tfaot.explain import build, specialized
 
-        return specialized.text(build.read(path, "IT"), **given)
+        return specialized.text(build.read(path, "IT"), **options)
 
     def test_constants_and_seeds(self) -> None:
         """Names constants that are large, and seeds that are constants, with their lines; and no others."""

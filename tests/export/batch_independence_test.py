@@ -189,8 +189,8 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
 
         @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]
         def all_of_them(*values: Any) -> Any:
-            given = dict(zip(shapes, values, strict=True))
-            return [tf.identity(function(given)) for function in functions.values()]
+            inputs = dict(zip(shapes, values, strict=True))
+            return [tf.identity(function(inputs)) for function in functions.values()]
 
         specs = [tf.TensorSpec((size, *row), dtype) for row, dtype in shapes.values()]
         text = all_of_them.experimental_get_compiler_ir(*specs)(stage="hlo_serialized", platform_name="CPU")
@@ -211,9 +211,9 @@ class TableTest(StageTest):
             environment.prepare()
             return verdicts(independent())
 
-        found: dict[str, Any] = isolate.run_isolated(work, what="analyzing")
-        self.assertEqual({name: verdict for name, verdict in found.items() if verdict is not None}, {})
-        self.assertGreater(len(found), 40)
+        verdict_by_name: dict[str, Any] = isolate.run_isolated(work, what="analyzing")
+        self.assertEqual({name: verdict for name, verdict in verdict_by_name.items() if verdict is not None}, {})
+        self.assertGreater(len(verdict_by_name), 40)
 
     def test_dependent_rows(self) -> None:
         """Protects against wrong numbers: whatever lets rows affect each other is found, and the responsible op is named."""
@@ -223,8 +223,8 @@ class TableTest(StageTest):
             table = dependent()
             return verdicts({name: row[2] for name, row in table.items()}), {k: row[:2] for k, row in table.items()}
 
-        found, wanted = isolate.run_isolated(work, what="analyzing")
-        self.assertEqual(found, wanted)
+        got, wanted = isolate.run_isolated(work, what="analyzing")
+        self.assertEqual(got, wanted)
 
 
 class ModelTest(StageTest):

@@ -120,7 +120,7 @@ class RefusedTest(EagerTest):
 
     def test_outputs_without_batch(self) -> None:
         """A result without one row per row is shown with its size, whichever check finds it."""
-        for output, found in (
+        for output, what in (
             ("tf.reduce_mean(x, 0)", "[3]"),
             ("tf.ones([4, 3])", "[4, 3]"),
             ("tf.concat([x, x], 0)", "[4, 3] for a batch of 2"),
@@ -133,7 +133,7 @@ class RefusedTest(EagerTest):
                 self.refused(
                     f"def model(x):\n    return {{'out': {output}, 'x': x}}\n",
                     f"""
-                    model.py: the output out of Run has no batch: it is {found}
+                    model.py: the output out of Run has no batch: it is {what}
                       found: batch_sizes = [2, 4]: the rules concatenate results along their first dimension
                       to do: return a value for each row, or remove batch_sizes
                     """,

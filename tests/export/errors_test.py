@@ -141,14 +141,14 @@ def model(x):
     return strategy.run(step, (x,))
 """
                 )
-            found = printed.getvalue()
+            text = printed.getvalue()
             if warned:
                 self.assertRegex(
-                    found,
+                    text,
                     rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; .*replicas = 4\n$",
                 )
             else:
-                self.assertEqual(found, "")
+                self.assertEqual(text, "")
 
     def test_abort_in_user_code(self) -> None:
         """A crash below Python is reported with its signal and the line that caused it, and leaves no output behind."""

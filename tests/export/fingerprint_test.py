@@ -119,7 +119,7 @@ def model(x):
     n.assign_add(a + b)
     return a * x + b
 """
-        first, second = (self.components(each) for each in (text, text.replace("a * x + b", "b * x + a")))
+        first, second = (self.components(model) for model in (text, text.replace("a * x + b", "b * x + a")))
         self.assertEqual({name for name in first if first[name] != second[name]}, {"graph"})
 
     def weights(self, exported: Exported) -> str:

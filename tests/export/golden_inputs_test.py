@@ -129,16 +129,16 @@ class GoldenInputsTest(StageTest):
             for name, model in sources.items():
                 with self.subTest(path=path, model=name):
                     exported = self.exported(model, path)
-                    given = {key: value.tolist() for key, value in exported.golden_inputs.items()}
-                    self.assertEqual(given, {"step0/x": [0, 0.5], "step0/n": [7], "step1/x": [1, 0.5], "step1/n": [7]})
+                    inputs = {key: value.tolist() for key, value in exported.golden_inputs.items()}
+                    self.assertEqual(inputs, {"step0/x": [0, 0.5], "step0/n": [7], "step1/x": [1, 0.5], "step1/n": [7]})
 
     def test_steps_without_arrays(self) -> None:
         """Protects users who care about one step: the others get random inputs, as without a file."""
         (self.folder / "graph.pbtxt").write_text(GRAPH)
         np.savez(self.folder / "inputs.npz", **{"step1/x": np.ones(2, "f4"), "step1/n": np.array([2], np.int32)})
-        given = self.exported(Model(graph=self.path("graph.pbtxt")), "inputs.npz").golden_inputs
-        self.assertEqual(given["step1/x"].tolist(), [1, 1])
-        self.assertNotEqual(given["step0/x"].tolist(), [1, 1])
+        inputs = self.exported(Model(graph=self.path("graph.pbtxt")), "inputs.npz").golden_inputs
+        self.assertEqual(inputs["step1/x"].tolist(), [1, 1])
+        self.assertNotEqual(inputs["step0/x"].tolist(), [1, 1])
 
     def test_wrong_files(self) -> None:
         """Protects readers of an error: it names the file, says what is in it and what was needed, and what to do."""

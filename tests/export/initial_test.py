@@ -45,12 +45,12 @@ FILE: dict[str, npt.NDArray[Any]] = {
 class InitialTest(StageTest):
     """Each test exports a model with a weights file."""
 
-    def check(self, found: dict[str, npt.NDArray[Any]], wanted: dict[str, npt.NDArray[Any]]) -> None:
+    def check(self, variables: dict[str, npt.NDArray[Any]], wanted: dict[str, npt.NDArray[Any]]) -> None:
         """Compares variables with the expected ones."""
-        self.assertEqual(set(found), set(wanted))
+        self.assertEqual(set(variables), set(wanted))
         for name, value in wanted.items():
-            self.assertEqual((found[name].dtype, found[name].shape), (value.dtype, value.shape), name)
-            self.assertEqual(found[name].tobytes(), value.tobytes(), name)
+            self.assertEqual((variables[name].dtype, variables[name].shape), (value.dtype, value.shape), name)
+            self.assertEqual(variables[name].tobytes(), value.tobytes(), name)
 
     def test_values_of_the_file(self) -> None:
         """Protects the attribute: every value comes from the file, bit by bit, including scalars, bools, and bfloat16."""

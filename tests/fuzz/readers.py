@@ -210,8 +210,8 @@ def limited(data: bytes) -> str:
         if not pid:
             os.setsid()
             (Path(folder) / "input").mkdir()
-            found = judge(data, Path(folder) / "input")
-            answer.write_text(f"ended {found}", encoding="utf-8")
+            verdict = judge(data, Path(folder) / "input")
+            answer.write_text(f"ended {verdict}", encoding="utf-8")
             os._exit(0)
         deadline = time.monotonic() + 10 * SECONDS
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -282,7 +282,7 @@ def saved_models() -> list[bytes]:
                     x = x * self.v
                 return tf.where(tf.reduce_sum(x) > 0, x, -x)
 
-        found = []
+        models = []
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
             model = Small()
             tf.saved_model.save(model, folder + "/2", model.__call__)
@@ -295,8 +295,8 @@ def saved_models() -> list[bytes]:
                 builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
                 builder.save()
             for version in "21":
-                found.append(Path(folder, version, "saved_model.pb").read_bytes())
-        return found
+                models.append(Path(folder, version, "saved_model.pb").read_bytes())
+        return models
 
     return isolate.run_isolated(build, what="saving models")
 
@@ -304,9 +304,9 @@ def saved_models() -> list[bytes]:
 def seeds() -> list[bytes]:
     """Returns the inputs to start from."""
     graphs = [graph for graph in fuzz.originals() if len(graph) < LARGEST // 2]
-    found = [bytes([kind]) + graph for graph in [fixed_graph(), *graphs] for kind in (0, 3)]
-    found += [bytes([1]) + model for model in saved_models()]
-    return found + [b"\2" + form + text.encode() for form, text in CONFIGS]
+    inputs = [bytes([kind]) + graph for graph in [fixed_graph(), *graphs] for kind in (0, 3)]
+    inputs += [bytes([1]) + model for model in saved_models()]
+    return inputs + [b"\2" + form + text.encode() for form, text in CONFIGS]
 
 
 def mutate(data: bytes, seed: int, by_bytes: Callable[[bytes], bytes]) -> bytes:
@@ -356,7 +356,7 @@ def _nodes(draw: random.Random, data: bytes) -> bytes:
     from tensorflow.core.framework import graph_pb2
 
     graph = graph_pb2.GraphDef.FromString(fuzz._nodes(draw, data))
-    bodies = [body for body in (graph.node, *(each.node_def for each in graph.library.function)) if body]
+    bodies = [body for body in (graph.node, *(function.node_def for function in graph.library.function)) if body]
     if bodies and draw.random() < 0.4:
         nodes = draw.choice(bodies)
         node = draw.choice(nodes)
@@ -449,7 +449,7 @@ class Campaign:
             log.write(f"{hashlib.sha256(data).hexdigest()[:16]} {end}\n")
 
         def changed(data: bytes, largest: int, number: int) -> bytes:
-            return mutate(data, number, lambda given: atheris.Mutate(given, largest - 2))[:largest]
+            return mutate(data, number, lambda part: atheris.Mutate(part, largest - 2))[:largest]
 
         arguments = [
             sys.argv[0],

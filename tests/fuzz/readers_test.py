@@ -134,15 +134,15 @@ class ReadersTest(StageTest):
 
 
 def _faults(seeds: list[bytes]) -> list[str]:
-    found = []
+    verdicts = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(200):
-            data = readers.mutate(seeds[number % len(seeds)], number, lambda given: given[: len(given) // 2])
+            data = readers.mutate(seeds[number % len(seeds)], number, lambda part: part[: len(part) // 2])
             try:
                 readers.read(data, Path(folder))
             except Exception as error:
-                found.append(f"{number}: {error!r}")
-    return found
+                verdicts.append(f"{number}: {error!r}")
+    return verdicts
 
 
 if __name__ == "__main__":

@@ -158,16 +158,16 @@ class CallsTest(StageTest):
             definition = graph.as_graph_def()
             handle = v.handle.name
             fetches = ["result:0"]
-            found = []
-            for each in (definition, self.inlined(definition, fetches)):
+            results = []
+            for form in (definition, self.inlined(definition, fetches)):
                 with tf.Graph().as_default() as again, tf.compat.v1.Session() as session:
-                    tf.import_graph_def(each, name="")
+                    tf.import_graph_def(form, name="")
                     resource = again.get_tensor_by_name(handle)
                     session.run(tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(1.0)))
                     result = session.run(fetches)[0]
                     after = session.run(tf.raw_ops.ReadVariableOp(resource=resource, dtype=tf.float32))
-                    found.append((calls_of(each), result.tolist(), float(after)))
-            return tuple(found)
+                    results.append((calls_of(form), result.tolist(), float(after)))
+            return tuple(results)
 
         (calls, *before), (none, *after) = isolate.run_isolated(work, what="running")
         self.assertTrue(calls)
@@ -226,9 +226,9 @@ def _before_and_after(exported: Any, x: Array) -> tuple[list[str], Array, Array]
     graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
     config = text_format.Parse(exported.config, tf2xla_pb2.Config())
     results = []
-    for each in (graph, table.apply(graph, config, [each.name for each in table.PASSES]).graph):
+    for form in (graph, table.apply(graph, config, [form.name for form in table.PASSES]).graph):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            tf.import_graph_def(each, name="")
+            tf.import_graph_def(form, name="")
             feed, fetch = config.feed[0].id.node_name, config.fetch[0].id.node_name
             results.append(session.run(f"{fetch}:0", {f"{feed}:0": x}))
     return calls_of(graph), results[0], results[1]

@@ -154,7 +154,7 @@ class GradientsTest(unittest.TestCase):
         def work() -> list[tuple[Case, list[Array], int]]:
             from tfaot.graph.convolutions import for_tensorflow
 
-            found = []
+            results = []
             for groups, kernel in ((2, (3, 3, 2, 6)), (4, (2, 3, 1, 8)), (1, (3, 2, 3, 4))):
                 for strides, dilations, padding in (
                     ((1, 1), (2, 2), "SAME"),
@@ -164,8 +164,8 @@ class GradientsTest(unittest.TestCase):
                     case = Case(kernel, groups, strides, dilations, padding)
                     before = case.build()
                     after = for_tensorflow(before)
-                    found.append((case, run(after, FETCHES, case.feeds, False), int(after is not before)))
-            return found
+                    results.append((case, run(after, FETCHES, case.feeds, False), int(after is not before)))
+            return results
 
         for case, got, _ in isolate.run_isolated(work, what="running TensorFlow"):
             with self.subTest(kernel=case.kernel.shape, **case.attributes):
@@ -177,7 +177,7 @@ class GradientsTest(unittest.TestCase):
         def work() -> list[tuple[Case, list[Array], int]]:
             from tfaot.compile import table
 
-            found = []
+            results = []
             forms: list[tuple[int, tuple[int, ...], bool]] = [
                 (2, (3, 3, 2, 6), False),
                 (4, (2, 3, 1, 8), False),
@@ -188,8 +188,8 @@ class GradientsTest(unittest.TestCase):
                     case = Case(kernel, groups, strides, dilations, padding, depthwise=depthwise)
                     config = config_of(["x0:0", "x1:0", "x2:0"], case.feeds, FETCHES)
                     applied = table.apply(case.build(), config, [])
-                    found.append((case, run(applied.graph, FETCHES, case.feeds, True), applied.lowered))
-            return found
+                    results.append((case, run(applied.graph, FETCHES, case.feeds, True), applied.lowered))
+            return results
 
         for case, got, lowered in isolate.run_isolated(work, what="running XLA"):
             with self.subTest(kernel=case.kernel.shape, depthwise=case.depthwise, **case.attributes):

@@ -36,11 +36,12 @@ class ScopeTest(unittest.TestCase):
         """Protects edges, which are ports in graphs and names of outputs in functions."""
         defined = definition("Split")
         assert defined is not None
-        found = results(self.graph.node[0], defined)
-        self.assertEqual([result.dtype for result in found], [types_pb2.DT_FLOAT] * 3)
-        self.assertEqual(Scope.graph(self.graph).outputs(self.graph.node[0], found), ["s", "s:1", "s:2"])
+        tensors = results(self.graph.node[0], defined)
+        self.assertEqual([result.dtype for result in tensors], [types_pb2.DT_FLOAT] * 3)
+        self.assertEqual(Scope.graph(self.graph).outputs(self.graph.node[0], tensors), ["s", "s:1", "s:2"])
         self.assertEqual(
-            Scope.function(self.body).outputs(self.body.node_def[0], found), [f"s:output:{index}" for index in range(3)]
+            Scope.function(self.body).outputs(self.body.node_def[0], tensors),
+            [f"s:output:{index}" for index in range(3)],
         )
 
     def test_waits(self) -> None:

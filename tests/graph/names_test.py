@@ -10,9 +10,9 @@ from tfaot.graph import names
 class NamesTest(unittest.TestCase):
     def test_operands(self) -> None:
         """Protects every traversal: an operand names a node and a port, in the notation of a graph or of a function."""
-        self.assertEqual([names.tensor_name(each) for each in ("x", "x:2", "^x")], [("x", 0), ("x", 2), ("x", -1)])
-        self.assertEqual([names.canonical(each) for each in ("x", "x:0", "x:2")], ["x:0", "x:0", "x:2"])
-        self.assertEqual([names.producer(each) for each in ("x", "x:2", "^x", "x:output:0")], ["x"] * 4)
+        self.assertEqual([names.tensor_name(name) for name in ("x", "x:2", "^x")], [("x", 0), ("x", 2), ("x", -1)])
+        self.assertEqual([names.canonical(name) for name in ("x", "x:0", "x:2")], ["x:0", "x:0", "x:2"])
+        self.assertEqual([names.producer(name) for name in ("x", "x:2", "^x", "x:output:0")], ["x"] * 4)
 
     def test_unused(self) -> None:
         """Protects exported graphs, whose names must not change: the first free name, or the name itself if it is free."""

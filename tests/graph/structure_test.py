@@ -53,19 +53,19 @@ class StructureTest(unittest.TestCase):
         first = graph("a", "b", "y")
         self.assert_same(first, graph("b", "a", "y"))
         self.assert_same(first, graph("p", "q", "z", reverse=True))
-        self.assertEqual([each.name for each in first.nodes], ["a", "b", "both", "y"])
+        self.assertEqual([n.name for n in first.nodes], ["a", "b", "both", "y"])
 
     def test_edges(self) -> None:
         """Operands count with their order and their output, and so does what a node waits for."""
         a = node("a", "Split", "x") + node("b", "Neg", "x")
-        found = [
+        calls = [
             of(X, a, node("y", "Sub", *operands))
             for operands in (("a", "b"), ("b", "a"), ("a:1", "b"), ("a", "b", "^x"), ("a", "a"))
         ]
-        for index, one in enumerate(found):
-            for other in found[:index]:
+        for index, one in enumerate(calls):
+            for other in calls[:index]:
                 self.assert_differs(one, other)
-        self.assert_same(found[0], of(X, a, node("y", "Sub", "a:0", "b:0")))
+        self.assert_same(calls[0], of(X, a, node("y", "Sub", "a:0", "b:0")))
 
     def test_shared_nodes(self) -> None:
         """One node with two users isn't two nodes: an op with effects would run twice."""
@@ -132,7 +132,7 @@ class StructureTest(unittest.TestCase):
                 self.assert_same(first, graph("another", "m"))
                 self.assert_differs(first, graph("f", "n", op="Abs"))
                 self.assert_differs(first, graph("f", "n", value="2"), "constants")
-                self.assertIn("f/n", [each.name for each in first.nodes])
+                self.assertIn("f/n", [n.name for n in first.nodes])
 
     def test_unused_nodes_of_functions(self) -> None:
         """XLA compiles what a function's results don't need, so that counts, whatever its order."""

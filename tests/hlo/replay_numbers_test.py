@@ -17,8 +17,8 @@ class NumbersTest(unittest.TestCase):
 
     def test_dtypes(self) -> None:
         """Protects values of rare dtypes: the script knows each that a model can have, by its NumPy name."""
-        known = {dtype.safetensors: dtype.name for dtype in dtypes.BY_NAME.values()}
-        self.assertEqual({code: name for code, name in replay.DTYPES.items() if code in known}, known)
+        name_of = {dtype.safetensors: dtype.name for dtype in dtypes.BY_NAME.values()}
+        self.assertEqual({code: name for code, name in replay.DTYPES.items() if code in name_of}, name_of)
 
 
 if __name__ == "__main__":

@@ -89,12 +89,12 @@ class Table:
             sources = [self._object(one, "Score1"), self._object(later, "Score2", header=one if released else later)]
             form = "two releases of one package" if released else "two packages"
             for kind, more in (("program", [HERE / "both.cc"]), ("shared library", ["-shared"])):
-                found = [
+                runs = [
                     self._refused([*more, *parts, *libraries], [])
                     for parts in (sources, sources[::-1])
                     for libraries in (archives, archives[::-1])
                 ]
-                yield f"{kind} of {form}", next(filter(None, found), "")
+                yield f"{kind} of {form}", next(filter(None, runs), "")
             shared = [self._shared(name, entry) for name, entry in ((one, "Score1"), (other, "Score2"))]
             if released:
                 continue
@@ -123,8 +123,8 @@ class Table:
         ):
             words = [[str(path), str(EXPECTED[name])] for path, name in zip(libraries, (one, other), strict=True)]
             for mode in ("local", "global"):
-                found = [self._ran(self.folder / "load", mode, *a, *b) for a, b in (words, words[::-1])]
-                yield f"{form}, RTLD_{mode.upper()}", next(filter(None, found), "")
+                runs = [self._ran(self.folder / "load", mode, *a, *b) for a, b in (words, words[::-1])]
+                yield f"{form}, RTLD_{mode.upper()}", next(filter(None, runs), "")
             yield f"{form}, exported symbols", self._exported(libraries)
 
     def _package(self, name: str) -> Path:

@@ -80,10 +80,10 @@ class Toolchain:
         Args:
           folder: a folder for build outputs. Created if missing, and emptied.
         """
-        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-        if not found:
+        compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        if not compiler:
             raise Failed("no C++ compiler on PATH: set CXX")
-        self._compiler, self.folder = found, folder.resolve()
+        self._compiler, self.folder = compiler, folder.resolve()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._kernels: dict[tuple[str, str], Path] = {}
@@ -267,7 +267,7 @@ class Model:
         for step, call in enumerate(self.manifest.calls):
             for tensor in self.manifest.entry_point(call.entry_point).inputs:
                 name = f"step{step}/{tensor.cpp_name}"
-                places = [header[each]["data_offsets"] for each in (f"{name}/drawn", name) if each in header]
+                places = [header[member]["data_offsets"] for member in (f"{name}/drawn", name) if member in header]
                 parts += [data[8 + length + begin : 8 + length + end] for begin, end in places]
         return b"".join(parts)
 

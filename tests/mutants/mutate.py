@@ -93,12 +93,12 @@ def originals(model: Model) -> list[Mutant]:
 def choose(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> dict[str, list[Mutant]]:
     """Selects mutants, alternating models and, within each, classes of faults. Depends only on the seed."""
     if not count:
-        return {label: list(found) for label, found in mutants.items()}
+        return {label: list(sites) for label, sites in mutants.items()}
     rng = random.Random(seed)
     queues: dict[str, dict[str, list[Mutant]]] = {}
-    for label, found in mutants.items():
+    for label, sites in mutants.items():
         by_name: dict[str, list[Mutant]] = collections.defaultdict(list)
-        for mutant in rng.sample(list(found), len(found)):
+        for mutant in rng.sample(list(sites), len(sites)):
             by_name[mutant.name].append(mutant)
         queues[label] = dict(sorted(by_name.items()))
     chosen: dict[str, list[Mutant]] = {label: [] for label in mutants}
@@ -130,10 +130,10 @@ def _built(labels: Sequence[str], jobs: int) -> Path:
     stages = [f"{label}.{stage}" for label in labels for stage in _STAGES]
     command = ["./bazelw", "build", f"--jobs={jobs}", *stages]
     subprocess.run(command, check=True, cwd=ROOT)
-    found = subprocess.run(
+    output = subprocess.run(
         ["./bazelw", "info", "bazel-bin"], capture_output=True, check=True, cwd=ROOT, text=True
     ).stdout.strip()
-    return Path(found)
+    return Path(output)
 
 
 def _say(label: str, verdicts: Sequence[Verdict], seconds: float) -> None:

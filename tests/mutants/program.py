@@ -241,32 +241,32 @@ class Program:
         text = line.strip()
         if _HOOK.match(text):
             return ""
-        if found := _KERNEL.match(text) or _WORKGROUPS.match(text):
-            return self._kernel(text, found[1], int(found[2]))
-        if found := _PRODUCT.match(text):
-            return self._product(*found.groups())
-        if found := _SWEEP.match(text):
+        if match := _KERNEL.match(text) or _WORKGROUPS.match(text):
+            return self._kernel(text, match[1], int(match[2]))
+        if match := _PRODUCT.match(text):
+            return self._product(*match.groups())
+        if match := _SWEEP.match(text):
             self._site += 1
-            arrays = _split(found[2])
-            self._skip(found[0], [_place(arrays[index]) for index in self._formulas[found[1]]])
+            arrays = _split(match[2])
+            self._skip(match[0], [_place(arrays[index]) for index in self._formulas[match[1]]])
             return f"if (M::Runs({self._site})) {text}"
-        if found := _FIXED.match(text):
+        if match := _FIXED.match(text):
             self._site += 1
-            self._skip(found[1], [_Place(*map(int, _PLACE.findall(text)[-1]))])
+            self._skip(match[1], [_Place(*map(int, _PLACE.findall(text)[-1]))])
             return f"if (M::Runs({self._site})) {text}"
-        if found := _COPY.match(text):
+        if match := _COPY.match(text):
             self._site += 1
-            self._skip(f"copy of {found[3]} bytes", [_place(found[1])])
+            self._skip(f"copy of {match[3]} bytes", [_place(match[1])])
             return f"if (M::Runs({self._site})) {text}"
-        if found := _SUMS.match(text):
+        if match := _SUMS.match(text):
             self._site += 1
-            count, rows, columns = map(int, found.groups()[1:4])
+            count, rows, columns = map(int, match.groups()[1:4])
             matrices = {"operand": 0, "dtype": "f", "count": count * rows * columns}
             self._shorter(f"sums of {rows} rows", rows, columns, matrices, by_rows=True)
-            return f"{found[1]}M::Operand({self._site}, 0, {found[5]}){found[6]}"
-        if found := _FOR.match(text):
+            return f"{match[1]}M::Operand({self._site}, 0, {match[5]}){match[6]}"
+        if match := _FOR.match(text):
             self._site += 1
-            trips = int(found[1])
+            trips = int(match[1])
             self._add("a turn of a loop fewer", f"loop of {trips}", "trips", a=trips - 1)
             return f"for (std::int64_t i = 0; i < M::Trips({self._site}, {trips}); ++i) {{"
         if _OTHER.match(text):
@@ -374,12 +374,12 @@ class Program:
             else:
                 self._convolution(where, numbers, places, dtype)
         sizes = f"{table}[{index}]"
-        given = sizes if table == "kProducts" else f"M::Sizes({site}, {sizes})"
+        argument = sizes if table == "kProducts" else f"M::Sizes({site}, {sizes})"
         calls = [f"M::Operand({site}, {i}, {operand})" for i, operand in enumerate(operands[:2])] + operands[2:]
         if epilogue:
             calls.append(f"M::Finish({site}, {epilogue})")
         return (
-            f"if (M::Runs({site})) {{ {function}({', '.join([given, *calls])}); "
+            f"if (M::Runs({site})) {{ {function}({', '.join([argument, *calls])}); "
             f"M::Written({site}, '{dtype}', {sizes}, {operands[2]}, {finished}); }}"
         )
 
@@ -494,8 +494,8 @@ def _pairs(size: int, seed: str) -> list[tuple[int, int]]:
 
 
 def _table(text: str, name: str) -> list[str]:
-    found = re.search(rf"^constexpr .* {name}\[\] = \{{\n(.*?)^\}};$", text, re.MULTILINE | re.DOTALL)
-    return [line.strip().rstrip(",") for line in found[1].splitlines() if line.strip()] if found else []
+    array = re.search(rf"^constexpr .* {name}\[\] = \{{\n(.*?)^\}};$", text, re.MULTILINE | re.DOTALL)
+    return [line.strip().rstrip(",") for line in array[1].splitlines() if line.strip()] if array else []
 
 
 _WORDS = {"false": 0, "true": 1, "kNone": 0, "kPanels": 1, "kWinograd": 2, "kFloat32": 3, "kBfloat16": 4, "kInt8": 5}
@@ -508,10 +508,10 @@ def _numbers(line: str) -> list[int]:
 
 
 def _place(text: str) -> _Place:
-    found = _PLACE.fullmatch(text)
-    if found is None:
+    place = _PLACE.fullmatch(text)
+    if place is None:
         raise Unknown(f"no place: {text}")
-    return _Place(int(found[1]), int(found[2]))
+    return _Place(int(place[1]), int(place[2]))
 
 
 def _split(text: str) -> list[str]:

@@ -178,7 +178,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "",
             f"| class | {header}",
             "|---|" + "---:|" * 8,
-            *(f"| {name} | {_Row.of(found).cells} |" for name, found in sorted(by_name.items())),
+            *(f"| {name} | {_Row.of(mutants).cells} |" for name, mutants in sorted(by_name.items())),
             f"| all | {row.cells} |",
             "",
             "## By model",

@@ -21,13 +21,13 @@ _SECTION = re.compile(r"(?<=<!-- begin: packages -->\n)(.*?)(?=<!-- end: package
 def declared() -> dict[str, set[str]]:
     """Returns the packages that each package's BUILD file names, like `compile/passes`. Bazel itself rejects cycles."""
     query = (Path(__file__).parent / "graph").read_text(encoding="utf-8")
-    found: dict[str, set[str]] = {}
+    by_package: dict[str, set[str]] = {}
     for before, after in re.findall(r'^  "//py/tfaot([^"]*)"(?: -> "//py/tfaot([^"]*)")?$', query, re.MULTILINE):
-        found.setdefault(package_of(before), set())
+        by_package.setdefault(package_of(before), set())
         if after:
-            found[package_of(before)].add(package_of(after))
-    del found[""]
-    return found
+            by_package[package_of(before)].add(package_of(after))
+    del by_package[""]
+    return by_package
 
 
 def package_of(label: str) -> str:
@@ -46,13 +46,13 @@ def imported() -> dict[str, set[str]]:
             path = path.rpartition("/")[0]
         return path
 
-    found: dict[str, set[str]] = {}
+    by_package: dict[str, set[str]] = {}
     for file in sorted(PYTHON.rglob("*.py")):
         place = file.relative_to(PYTHON).with_suffix("").as_posix()
-        users = found.setdefault(owner(place) or place.replace("__init__", "package"), set())
+        users = by_package.setdefault(owner(place) or place.replace("__init__", "package"), set())
         for module in modules(ast.parse(file.read_text(encoding="utf-8"))):
             users.add(owner(module.replace(".", "/")) or module or "package")
-    return {package: users - {package} for package, users in found.items()}
+    return {package: users - {package} for package, users in by_package.items()}
 
 
 def modules(tree: ast.Module) -> Iterator[str]:

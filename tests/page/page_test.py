@@ -129,11 +129,11 @@ class PageTest(unittest.TestCase):
         """Protects from numbers that contradict each other: a run needs no more than there is, also in loops, as the plot shows."""
         for name in ("fc", "small", "rnn"):
             with self.subTest(page=name):
-                found = re.search(
+                match = re.search(
                     r"([\d,]+) steps, and ([\d,]+) bytes of working memory. ([\d,]+) bytes are in use", self.page(name)
                 )
-                assert found is not None
-                steps, size, used = (int(number.replace(",", "")) for number in found.groups())
+                assert match is not None
+                steps, size, used = (int(number.replace(",", "")) for number in match.groups())
                 self.assertGreater(steps, 3)
                 self.assertLessEqual(used, size)
                 self.assertGreater(used, size // 2)
@@ -157,10 +157,10 @@ class PageTest(unittest.TestCase):
         """Without measurements, the page says how to get them, and shows what the compiler knows."""
         text = self.page("fc")
         self.assertIn("bazel run @rules_tfaot//tools:measure -- //examples/fc:fc_aot --out=fc_aot.measured.json", text)
-        found = re.search(r"([\d,]+) arithmetic operations in a run", text)
-        assert found is not None
+        count = re.search(r"([\d,]+) arithmetic operations in a run", text)
+        assert count is not None
         products = 6 * 64 * (784 * 256 + 3 * 256 * 256 + 256 * 10) - 2 * 64 * 784 * 256
-        self.assertGreater(int(found[1].replace(",", "")), products)  # the input has no gradient
+        self.assertGreater(int(count[1].replace(",", "")), products)  # the input has no gradient
         self.assertNotIn("Roofline", text)
 
     def test_measured(self) -> None:
@@ -180,13 +180,15 @@ class MeasuredTest(unittest.TestCase):
 
     def test_diverges(self) -> None:
         """Failed comparisons are read with their errors, and the first to diverge by its name."""
-        (found,) = measured.tested("a_test", _PRINTED)
-        self.assertEqual(found.isa, "x86-64-v3")
-        self.assertEqual([each.tensor for each in found.comparisons], ["a b:0 at f.py:3", "c:0", "d (free run)"])
-        self.assertEqual([each.verdict for each in found.comparisons], ["", "FAILED", "BLIND"])
-        self.assertEqual(found.comparisons[1].share, float("inf"))
-        self.assertEqual([each.checked for each in found.comparisons], [1.0, 0.667, 0.0])
-        self.assertEqual((found.first, found.unverified), ("c:0, step 0", ("d (0% of its values)",)))
+        (test,) = measured.tested("a_test", _PRINTED)
+        self.assertEqual(test.isa, "x86-64-v3")
+        self.assertEqual(
+            [comparison.tensor for comparison in test.comparisons], ["a b:0 at f.py:3", "c:0", "d (free run)"]
+        )
+        self.assertEqual([comparison.verdict for comparison in test.comparisons], ["", "FAILED", "BLIND"])
+        self.assertEqual(test.comparisons[1].share, float("inf"))
+        self.assertEqual([comparison.checked for comparison in test.comparisons], [1.0, 0.667, 0.0])
+        self.assertEqual((test.first, test.unverified), ("c:0, step 0", ("d (0% of its values)",)))
 
     def test_shown(self) -> None:
         """The page warns of what diverges, with the tensor's name."""
@@ -302,8 +304,8 @@ class SectionsTest(unittest.TestCase):
 
     def test_sections(self) -> None:
         """A program's own file has code, and another file has no sections."""
-        found = sections(Path(sys.executable).read_bytes())
-        self.assertGreater(found[".text"], 100)
+        parts = sections(Path(sys.executable).read_bytes())
+        self.assertGreater(parts[".text"], 100)
         self.assertEqual(sections(b"text"), {})
 
     def test_sections_of_weights(self) -> None:

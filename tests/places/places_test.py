@@ -18,8 +18,8 @@ class PlacesTest(unittest.TestCase):
     def test_table(self) -> None:
         """Protects speed: a pass that no longer finds its place changes no number, so no other test would see it."""
         table = places.parsed((HERE / "places.bzl").read_text(encoding="utf-8"))[TIER]
-        found = places.read(HERE.parents[1], FILES, places.labels(table))
-        worse, better = places.differences(table, found)
+        listed = places.read(HERE.parents[1], FILES, places.labels(table))
+        worse, better = places.differences(table, listed)
         if worse:
             self.fail("\n  ".join([f"worse; if you want this, run {places.RENEW}:", *worse, *better]))
         if better:

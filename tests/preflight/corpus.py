@@ -94,8 +94,8 @@ def function(instances: Sequence[Instance]) -> tuple[Function, list[str]]:
         for index, instance in enumerate(instances):
             feeds, results = instance.build(f"c{index}")
             inputs += feeds
-            tensors = [each for each in results if isinstance(each, tf.Tensor)]
-            nodes = [each if isinstance(each, tf.Operation) else each.op for each in results]
+            tensors = [result for result in results if isinstance(result, tf.Tensor)]
+            nodes = [result if isinstance(result, tf.Operation) else result.op for result in results]
             waits = [node for node in nodes if node.type != "Placeholder"]
             kept = [tensor for tensor in tensors if tensor.dtype.as_datatype_enum in dtypes.BY_ENUM]
             with tf.control_dependencies(waits):
@@ -164,15 +164,15 @@ def _blockers(entry: EntryPoint) -> tuple[tuple[str, str], ...]:
 
 def _checked(instances: Sequence[Instance]) -> list[tuple[tuple[str, str], ...] | None]:
     """Returns the blockers of each instance, or None if TensorFlow doesn't accept it."""
-    found: list[tuple[tuple[str, str], ...] | None] = []
+    verdicts: list[tuple[tuple[str, str], ...] | None] = []
     for instance in instances:
         try:
             made, _ = function([instance])
         except Exception:
-            found.append(None)
+            verdicts.append(None)
         else:
-            found.append(_blockers(Checker(made).entry_point()))
-    return found
+            verdicts.append(_blockers(Checker(made).entry_point()))
+    return verdicts
 
 
 def _compiled(instances: Sequence[Instance]) -> str:
@@ -192,8 +192,8 @@ def answers(instances: Sequence[Instance]) -> Iterator[Answer]:
         accepted = [(i, blockers) for i, blockers in zip(group, checked, strict=True) if blockers is not None]
         good = [instance for instance, blockers in accepted if not blockers]
         bad = [(instance, blockers) for instance, blockers in accepted if blockers]
-        for each in _chunks(good, TOGETHER):
-            yield from _good(each)
+        for chunk in _chunks(good, TOGETHER):
+            yield from _good(chunk)
         for many in _chunks(bad, 100):
             messages = _separately([instance for instance, _ in many])
             for (instance, blockers), message in zip(many, messages, strict=True):
@@ -203,7 +203,9 @@ def answers(instances: Sequence[Instance]) -> Iterator[Answer]:
 def _separately(instances: Sequence[Instance]) -> list[str]:
     """Compiles each instance by itself, in one child if none kills it."""
     try:
-        return isolate.run_isolated(lambda: [compiled(function([each])[0]) for each in instances], what="tfcompile")
+        return isolate.run_isolated(
+            lambda: [compiled(function([instance])[0]) for instance in instances], what="tfcompile"
+        )
     except (TfaotError, RuntimeError):
         if len(instances) == 1:
             return [_compiled(instances)]
@@ -244,7 +246,7 @@ class _Forced(Draw):
         self._forced = dtype
 
     def dtype(self, op: str, attribute: str = "T", among: Any = None) -> str:
-        (allowed,) = [each for each in op_def_registry.get(op).attr if each.name == attribute]
+        (allowed,) = [definition for definition in op_def_registry.get(op).attr if definition.name == attribute]
         limits = allowed.allowed_values.list.type
         if limits and dtypes.BY_NAME[self._forced].enum not in limits:
             raise LookupError(self._forced)
@@ -278,7 +280,7 @@ def recipe_build(recipe: recipes.Recipe, seed: Sequence[int], dtype: str, fed: i
         draw = _Forced(seed, dtype) if dtype else Draw(seed, special=False)
         expression = recipe.make(draw)
         names = {"tf": tf, "np": np, "value": _value}
-        feeds, given = [], []
+        feeds, arguments = [], []
         with tf.name_scope(prefix):
             if draw.setup:
                 _execute(draw.setup.replace("{n}", prefix), names)
@@ -289,9 +291,9 @@ def recipe_build(recipe: recipes.Recipe, seed: Sequence[int], dtype: str, fed: i
                     names[f"x{index}"] = feed
                 else:
                     names[f"x{index}"] = tf.constant(operand.value)
-                given.append(f"x{index}")
-            result = eval(expression.format(*given, n=prefix), names)
-        flat = [each for each in tf.nest.flatten(result, expand_composites=True) if each is not None]
+                arguments.append(f"x{index}")
+            result = eval(expression.format(*arguments, n=prefix), names)
+        flat = [tensor for tensor in tf.nest.flatten(result, expand_composites=True) if tensor is not None]
         return feeds, flat
 
     return build
@@ -460,7 +462,10 @@ def candidates(name: str, dtype: int = 0) -> list[Instance]:
     if count > 2:
         tries += [(a, *[b] * (count - 1)) for a in _SHAPES[:5] for b in _SHAPES[:3] if a != b]
     shown = dtype_shown(dtype) + ", " if dtype else ""
-    return [Instance(name, f"{shown}operands {list(each)}", _definition_build(op, each, dtype)) for each in tries]
+    return [
+        Instance(name, f"{shown}operands {list(operands)}", _definition_build(op, operands, dtype))
+        for operands in tries
+    ]
 
 
 def of_definitions(ops: Sequence[str]) -> list[Instance]:
@@ -474,13 +479,13 @@ def of_definitions(ops: Sequence[str]) -> list[Instance]:
         if op not in NOT_BY_DEFINITION
         for dtype in (*(_dtypes(op) if op in kernels.table() else ()), 0)
     ]
-    found: list[Instance] = []
+    instances: list[Instance] = []
     for group in _chunks(wanted, 100):
-        for each, chosen in zip(group, _chosen(group), strict=True):
+        for candidate, chosen in zip(group, _chosen(group), strict=True):
             if chosen:
-                first, *others = (candidates(*each)[index] for index in chosen)
-                found.append(dataclasses.replace(first, others=tuple(others)))
-    return found
+                first, *others = (candidates(*candidate)[index] for index in chosen)
+                instances.append(dataclasses.replace(first, others=tuple(others)))
+    return instances
 
 
 def _dtypes(name: str) -> list[int]:
@@ -497,7 +502,10 @@ def _chosen(wanted: Sequence[tuple[str, int]]) -> list[list[int]]:
     """Returns which candidates TensorFlow accepts. Some ops kill it when it infers their shapes; it accepts none of those."""
 
     def choose() -> list[list[int]]:
-        return [accepted(candidates(*each), 5 if each[0] in kernels.table() else 1) for each in wanted]
+        return [
+            accepted(candidates(*op_and_dtype), 5 if op_and_dtype[0] in kernels.table() else 1)
+            for op_and_dtype in wanted
+        ]
 
     try:
         return isolate.run_isolated(choose, what="TensorFlow")
@@ -510,14 +518,14 @@ def _chosen(wanted: Sequence[tuple[str, int]]) -> list[list[int]]:
 
 def accepted(tries: Sequence[Instance], count: int) -> list[int]:
     """Returns the numbers of the first instances that TensorFlow accepts."""
-    found: list[int] = []
+    indices: list[int] = []
     for index, instance in enumerate(tries):
-        if len(found) == count:
+        if len(indices) == count:
             break
         with contextlib.suppress(Exception):
             function([instance])
-            found.append(index)
-    return found
+            indices.append(index)
+    return indices
 
 
 _REASONS = {

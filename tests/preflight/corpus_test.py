@@ -50,7 +50,7 @@ class CorpusTest(unittest.TestCase):
         """Protects the analysis of constants, loops, lists, and branches."""
         from tests.preflight import cases
 
-        self.agree([each for each in cases.instances() if each.variant == "a model"], at_least=15)
+        self.agree([instance for instance in cases.instances() if instance.variant == "a model"], at_least=15)
 
     def test_a_wrong_answer_shows(self) -> None:
         """The comparison notices if either side is wrong."""

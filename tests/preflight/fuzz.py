@@ -137,7 +137,7 @@ def run(count: int, *, first: int = 0, idle_seconds: float = 30.0) -> tuple[Coun
 
         def each(seeds: range) -> None:
             try:
-                found = isolate.run_isolated(
+                verdicts = isolate.run_isolated(
                     lambda: [one(seed) for seed in seeds], what="the check", idle_seconds=idle_seconds
                 )
             except TfaotError as error:
@@ -150,7 +150,7 @@ def run(count: int, *, first: int = 0, idle_seconds: float = 30.0) -> tuple[Coun
                 each(seeds[:half])
                 each(seeds[half:])
                 return
-            for result in found:
+            for result in verdicts:
                 if result.startswith("seed"):
                     wrong.append(result)
                 else:

@@ -21,7 +21,7 @@ class FuzzTest(StageTest):
         counts, wrong = fuzz.run(COUNT)
         self.assertEqual("\n".join(wrong), "")
         self.assertEqual(sum(counts.values()), COUNT)
-        self.assertGreater(min(counts[each] for each in ("blocked", "compiles", "unreadable")), 0)
+        self.assertGreater(min(counts[verdict] for verdict in ("blocked", "compiles", "unreadable")), 0)
 
     def test_missing_function(self) -> None:
         """Protects users of incomplete graphs: a call of a function that the graph lacks is a finding with its name."""

@@ -38,9 +38,9 @@ class OpsTest(unittest.TestCase):
         from tfaot.preflight import kernels
 
         asked = {op: arguments for op in kernels.table() if (arguments := _constant_arguments(op))}
-        known = {op: arguments for op, arguments in knowledge.CONSTANTS.items() if op in kernels.table()}
+        listed = {op: arguments for op, arguments in knowledge.CONSTANTS.items() if op in kernels.table()}
         self.assertGreater(len(asked), 100)
-        self.assertEqual(asked, known)
+        self.assertEqual(asked, listed)
 
     def test_tables(self) -> None:
         """Protects the tables from ops that aren't what they say: with kernels, or without."""
@@ -89,9 +89,9 @@ def _constant_arguments(op: str) -> tuple[str, ...]:
     ask.restype, ask.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     text = ctypes.create_string_buffer(op.encode())
     given = _String(ctypes.addressof(text), len(op))
-    found = ask(ctypes.addressof(given))  # a std::unordered_set<std::string>
+    hashed = ask(ctypes.addressof(given))  # a std::unordered_set<std::string>
     names = []
-    node = ctypes.c_void_p.from_address(found + 16).value if found else None
+    node = ctypes.c_void_p.from_address(hashed + 16).value if hashed else None
     while node:
         name = _String.from_address(node + 8)
         names.append(ctypes.string_at(name.data, name.size).decode())

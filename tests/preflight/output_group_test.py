@@ -18,10 +18,10 @@ class OutputGroupTest(unittest.TestCase):
         data = json.loads(REPORTS[".json"].read_text(encoding="utf-8"))
         self.assertFalse(data["compiles"])
         (entry,) = data["entry_points"]
-        found = {(finding["kind"], finding["op"]): finding for finding in entry["findings"]}
+        by_kind_and_op = {(finding["kind"], finding["op"]): finding for finding in entry["findings"]}
         for key in (("edge_dtype", ""), ("unbounded_loop", "EmptyTensorList"), ("unsupported_op", "AsString")):
-            self.assertIn(key, found)
-        (place, _) = found["unsupported_op", "AsString"]["places"]
+            self.assertIn(key, by_kind_and_op)
+        (place, _) = by_kind_and_op["unsupported_op", "AsString"]["places"]
         self.assertEqual(place["source"], "tests/preflight/words.py:11")
         text = REPORTS[".txt"].read_text(encoding="utf-8")
         self.assertIn("tests/preflight/words.py: does not compile", text)

@@ -84,16 +84,16 @@ def missing(ops: Iterable[str]) -> Counter[str]:
 
     from tests.preflight import corpus
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for op in ops:
         definition = op_def_registry.get(op)
         if op in corpus.NOT_BY_DEFINITION:
-            found[corpus.NOT_BY_DEFINITION[op]] += 1
+            counts[corpus.NOT_BY_DEFINITION[op]] += 1
         elif definition is not None and any(arg.is_ref for arg in definition.input_arg):
-            found["it takes references of TensorFlow 1, which the rules convert to resources before the check"] += 1
+            counts["it takes references of TensorFlow 1, which the rules convert to resources before the check"] += 1
         else:
-            found["TensorFlow accepts none of the operands and attributes that are tried"] += 1
-    return found
+            counts["TensorFlow accepts none of the operands and attributes that are tried"] += 1
+    return counts
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1109,7 +1109,7 @@ def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
 
         # Two numbers that say that what follows isn't drawn from a seed.
         data += bytes(sum(16 + variable.bytes for variable in before))
-        data += inputs or bytes(sum(16 + count(each) * dtypes.BY_NAME[each.dtype].bytes for each in entry.inputs))
+        data += inputs or bytes(sum(16 + count(tensor) * dtypes.BY_NAME[tensor.dtype].bytes for tensor in entry.inputs))
         for tensor in (*entry.outputs, *manifest.written_by(entry)):
             dtype = dtypes.BY_NAME[tensor.dtype]
             one = count(tensor) * (dtype.bytes + 4 * dtype.parts) + 16

@@ -25,11 +25,11 @@ def build(output_base: pathlib.Path, *flags: str) -> dict[str, bytes]:
     own = ["--disk_cache=", "--symlink_prefix=/", "--color=no", "--curses=no", f"--output_groups={GROUPS}"]
     try:
         subprocess.run([*bazel, "build", *flags, *own, "//examples/fc:fc_aot"], cwd=inner.ROOT, check=True, timeout=800)
-        found = {}
+        digests = {}
         for path in FILES:
             (file,) = output_base.glob(f"execroot/*/bazel-out/*/bin/{path}")
-            found[path] = file.read_bytes()
-        return found
+            digests[path] = file.read_bytes()
+        return digests
     finally:
         subprocess.run([*bazel, "shutdown"], cwd=inner.ROOT, check=False, stdout=subprocess.DEVNULL)
 

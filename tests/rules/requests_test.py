@@ -64,10 +64,10 @@ def actions() -> Iterator[tuple[str, set[str]]]:
     for file in sorted((ROOT / "rules/private").glob("*.bzl")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "run_stage":
-                given = {str(keyword.arg): keyword.value for keyword in node.keywords}
-                dicts = [part for part in ast.walk(given["request"]) if isinstance(part, ast.Dict)]
+                keywords = {str(keyword.arg): keyword.value for keyword in node.keywords}
+                dicts = [part for part in ast.walk(keywords["request"]) if isinstance(part, ast.Dict)]
                 fields = {key.value for part in dicts[:1] for key in part.keys if isinstance(key, ast.Constant)}
-                yield ast.literal_eval(given["mnemonic"]).removeprefix("Tfaot"), fields
+                yield ast.literal_eval(keywords["mnemonic"]).removeprefix("Tfaot"), fields
 
 
 class RequestsTest(unittest.TestCase):

@@ -91,8 +91,8 @@ class WarningsTest(unittest.TestCase):
 
     def test_language_of_programs(self) -> None:
         """Protects programs in C++14, the default of Bazel 7: what they include needs nothing newer."""
-        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-        assert found, "no C++ compiler on PATH"
+        compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert compiler, "no C++ compiler on PATH"
         flags = ["-std=c++14", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", str(RUNTIME), "-fsyntax-only"]
         # Members that a view instantiates only when a program calls them.
         uses = """
@@ -108,7 +108,7 @@ class WarningsTest(unittest.TestCase):
         """
         source = "".join(f'#include "tfaot/{name}"\n' for name in PUBLIC) + uses
         done = subprocess.run(
-            [found, *flags, "-x", "c++", "-"], input=source, capture_output=True, check=False, text=True
+            [compiler, *flags, "-x", "c++", "-"], input=source, capture_output=True, check=False, text=True
         )
         self.assertEqual(done.stderr, "")
 
@@ -129,10 +129,10 @@ class WarningsTest(unittest.TestCase):
             void Ignore(a::b::Small& model, const tfaot::Source& source, tfaot::Weights& weights, tfaot::LiveWeights& live,
                         const tfaot::EntryPointInfo& entry) {{ {ignored} }}
         """
-        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-        assert found, "no C++ compiler on PATH"
+        compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert compiler, "no C++ compiler on PATH"
         flags = ["-std=c++17", "-I", str(RUNTIME), "-fsyntax-only", "-x", "c++", "-"]
-        done = subprocess.run([found, *flags], input=source, capture_output=True, check=False, text=True)
+        done = subprocess.run([compiler, *flags], input=source, capture_output=True, check=False, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(re.findall("warning: ignoring return", done.stderr)), ignored.count(";"), done.stderr)
 

@@ -242,7 +242,7 @@ def levels(client: Callable[[Path], Client], *, workspace: Path) -> list[list[st
                 edits.append(one.bazel("build", f"//levels/{example}:{name}").seconds)
             medians.append(statistics.median(edits))
         one.close()
-        rows.append([example, *(f"{each:.1f} s" for each in medians), f"{medians[1] / medians[0]:.2f}"])
+        rows.append([example, *(f"{seconds:.1f} s" for seconds in medians), f"{medians[1] / medians[0]:.2f}"])
     return [["model", "x86-64-v3", "x86-64-v3 and x86-64-v4", "ratio"], *rows]
 
 

@@ -30,11 +30,11 @@ PASSED, FAILED, NONE = "passed", "failed", "has no such test"
 
 def tests_of(suite: Iterable[unittest.TestCase | unittest.TestSuite]) -> Iterator[unittest.TestCase]:
     """Yields the tests in a suite, in order."""
-    for each in suite:
-        if isinstance(each, unittest.TestSuite):
-            yield from tests_of(each)
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from tests_of(test)
         else:
-            yield each
+            yield test
 
 
 def matches(name: str, wanted: str) -> bool:
@@ -80,17 +80,17 @@ def run(file: str, number: int) -> str:
       number: where the file is in the list, so that short files don't all start with the first shard.
     """
     module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-    found = list(tests_of(unittest.defaultTestLoader.loadTestsFromModule(module)))
-    if not found:
+    tests = list(tests_of(unittest.defaultTestLoader.loadTestsFromModule(module)))
+    if not tests:
         print(f"error: {file} has no tests", file=sys.stderr)
         return FAILED
-    chosen = [test for test in found if matches(test.id(), _wanted())]
+    chosen = [test for test in tests if matches(test.id(), _wanted())]
     if not chosen:
         return NONE
     shards = int(os.environ.get("TEST_TOTAL_SHARDS", "1"))
     shard = int(os.environ.get("TEST_SHARD_INDEX", "0"))
     mine = [test for index, test in enumerate(chosen, number) if index % shards == shard]
-    print(f"\n{file}: {len(mine)} of {len(found)} tests", file=sys.stderr, flush=True)
+    print(f"\n{file}: {len(mine)} of {len(tests)} tests", file=sys.stderr, flush=True)
     result = unittest.TextTestRunner(failfast=_fail_fast(), resultclass=_Result).run(unittest.TestSuite(mine))
     return PASSED if result.wasSuccessful() else FAILED
 

@@ -98,14 +98,14 @@ class SuiteTest(unittest.TestCase):
         """Shards together run each test once, also with a filter, and Bazel is told that there are shards."""
         status = self.folder / "status"
         shards = {"TEST_TOTAL_SHARDS": "4", "TEST_SHARD_STATUS_FILE": str(status)}
-        found = [self.ran(shards | {"TEST_SHARD_INDEX": str(index)}) for index in range(4)]
-        self.assertEqual(sorted(itertools.chain(*found)), [*self.ALL])
-        self.assertLessEqual({len(tests) for tests in found}, {1, 2})
+        runs = [self.ran(shards | {"TEST_SHARD_INDEX": str(index)}) for index in range(4)]
+        self.assertEqual(sorted(itertools.chain(*runs)), [*self.ALL])
+        self.assertLessEqual({len(tests) for tests in runs}, {1, 2})
         self.assertTrue(status.exists())
-        found = [
+        runs = [
             self.ran(shards | {"TEST_SHARD_INDEX": str(index), "TESTBRIDGE_TEST_ONLY": "test_b"}) for index in range(4)
         ]
-        self.assertEqual(sorted(itertools.chain(*found)), ["First.b", "Second.b"])
+        self.assertEqual(sorted(itertools.chain(*runs)), ["First.b", "Second.b"])
 
     def test_failures(self) -> None:
         """A test that fails, and a file that ends, can't be read, or has no test, fails the suite. Other files still run."""

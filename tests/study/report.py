@@ -53,13 +53,13 @@ class Verified:
 
 def read(log: pathlib.Path, outputs: str) -> Verified:
     """Summarizes a log."""
-    found = rows(log)
+    measured = rows(log)
     return Verified(
-        steps=max(row.step for row in found) + 1,
-        comparisons=len(found),
-        output_ulp=max((row.ulp for row in found if re.search(outputs, row.name)), default=0.0),
-        share=max(row.share for row in found),
-        failed=sum(row.verdict == "FAILED" for row in found),
+        steps=max(row.step for row in measured) + 1,
+        comparisons=len(measured),
+        output_ulp=max((row.ulp for row in measured if re.search(outputs, row.name)), default=0.0),
+        share=max(row.share for row in measured),
+        failed=sum(row.verdict == "FAILED" for row in measured),
     )
 
 

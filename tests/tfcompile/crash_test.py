@@ -46,11 +46,11 @@ class MessageTest(StageTest):
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
 
-        def aborts(isa: str, given: Inputs, outputs: compiler.Outputs) -> compiler.Made:
-            if any(node.op == fatal for node in given.read_graph().node):
+        def aborts(isa: str, inputs: Inputs, outputs: compiler.Outputs) -> compiler.Made:
+            if any(node.op == fatal for node in inputs.read_graph().node):
                 os.write(2, b"last words\n")
                 os.kill(os.getpid(), 6)
-            return run(isa, given, outputs)
+            return run(isa, inputs, outputs)
 
         with mock.patch.object(compiler, "run", aborts):
             text = self.error_of(stage or self.compile, exported)

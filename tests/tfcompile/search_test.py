@@ -76,10 +76,10 @@ class FindTest(StageTest):
     def test_real(self) -> None:
         """A real crash is found: of two calls, each of which compiles alone, the second one is named."""
         graph = isolate.run_isolated(shared_body, what="building")
-        found = self.find(graph, config_of("out"))
-        self.assertIsNotNone(found)
-        self.assertEqual((found.node, found.others), ("second/StatefulPartitionedCall", ()))
-        self.assertLessEqual(found.tries, 6)
+        node = self.find(graph, config_of("out"))
+        self.assertIsNotNone(node)
+        self.assertEqual((node.node, node.others), ("second/StatefulPartitionedCall", ()))
+        self.assertLessEqual(node.tries, 6)
         self.assertIsNone(self.find(graph, config_of("first/StatefulPartitionedCall")))
 
     def test_bounds(self) -> None:

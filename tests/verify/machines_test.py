@@ -49,14 +49,14 @@ class MachinesTest(StageTest):
         """Goldens made on a CPU with AVX-512 work on one without, so a cache can share them."""
         exported = self.export(MODEL, golden_steps=2)
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs")]
-        found = {}
+        goldens = {}
         for name, setting in SETTINGS.items():
             result = run_main("verify", *flags, f"--out_goldens={exported.path('goldens')}", env=setting)
             self.assertEqual(result.returncode, 0, result.stderr)
-            found[name] = (exported.folder / "goldens").read_bytes()
+            goldens[name] = (exported.folder / "goldens").read_bytes()
             os.remove(exported.path("goldens"))
-        for name, data in found.items():
-            self.assertTrue(data == found["this machine"], f"{name} gives other goldens")
+        for name, data in goldens.items():
+            self.assertTrue(data == goldens["this machine"], f"{name} gives other goldens")
 
 
 if __name__ == "__main__":

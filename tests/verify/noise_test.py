@@ -29,7 +29,11 @@ class NoiseTest(unittest.TestCase):
             function.node_def.add(name=f"exp_{index}", op="Exp", input=["x"]).attr["T"].type = types_pb2.DT_FLOAT
             function.signature.output_arg.add(name=f"result_{index}", type=types_pb2.DT_FLOAT)
             function.ret[f"result_{index}"] = f"exp_{index}:y:0"
-        (changed,) = [each for each in noisy(graph, precise=False).graph.library.function if each.signature.name == "f"]
+        (changed,) = [
+            function
+            for function in noisy(graph, precise=False).graph.library.function
+            if function.signature.name == "f"
+        ]
         self.assertEqual({value.split("_")[:2] == ["tfaot", "noise"] for value in changed.ret.values()}, {True})
 
     def test_streams(self) -> None:
@@ -49,7 +53,7 @@ class NoiseTest(unittest.TestCase):
         call.attr["Tout"].list.type.append(types_pb2.DT_FLOAT)
         first = noisy(graph, precise=True)
         for tensor in ("y:0", "f:0"):
-            results = [_run(each, tensor) for each in (first, first, other_stream(first))]
+            results = [_run(variant, tensor) for variant in (first, first, other_stream(first))]
             self.assertTrue(np.array_equal(results[0], results[1]))
             self.assertTrue(np.all(results[0] != results[2]))
 
@@ -109,7 +113,7 @@ class NoiseTest(unittest.TestCase):
         for precise in (True, False):
             for tensor in ("read:0", "called:0"):
                 exact, moved = (
-                    _run(noisy(graph.as_graph_def(), precise=precise), tensor, each) for each in (0.0, 1024.0)
+                    _run(noisy(graph.as_graph_def(), precise=precise), tensor, factor) for factor in (0.0, 1024.0)
                 )
                 np.testing.assert_allclose(exact, 1e-4 * np.linspace(0.1, 1.0, 64), rtol=2e-3)
                 error = np.abs(moved - exact) / 2.0**-25 / 1024

@@ -46,14 +46,14 @@ class RoundedTest(StageTest):
             exact, changed = x @ kernel, x @ rounded
             wanted = max(wanted, float(np.abs(exact - changed).max() / np.abs(exact).max()))
             np.testing.assert_allclose(goldens[f"step{step}/y"], changed * (step + 2), rtol=1e-4, atol=1e-4)
-        found = {name: value for name, value in goldens.items() if name.endswith("/deviation")}
-        self.assertEqual(set(found), {"Run/same/deviation", "Run/y/deviation"})
-        self.assertEqual(found["Run/same/deviation"].tolist(), [0, 0.03])
-        self.assertEqual(found["Run/y/deviation"][1], 0.03)
-        np.testing.assert_allclose(found["Run/y/deviation"][0], wanted, rtol=1e-3)
+        deviations = {name: value for name, value in goldens.items() if name.endswith("/deviation")}
+        self.assertEqual(set(deviations), {"Run/same/deviation", "Run/y/deviation"})
+        self.assertEqual(deviations["Run/same/deviation"].tolist(), [0, 0.03])
+        self.assertEqual(deviations["Run/y/deviation"][1], 0.03)
+        np.testing.assert_allclose(deviations["Run/y/deviation"][0], wanted, rtol=1e-3)
         self.assertTrue(0.001 < wanted < 0.03)
         # The generated test reads them last, in this order.
-        self.assertEqual([*goldens][-4:], [*found, "unverified/size", "unverified"])
+        self.assertEqual([*goldens][-4:], [*deviations, "unverified/size", "unverified"])
 
     def test_the_generated_test(self) -> None:
         """Protects readers of the test: it reads each figure, in the goldens' order, and only if weights are rounded."""

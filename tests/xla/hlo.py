@@ -69,23 +69,23 @@ def proto(text: str) -> hlo_pb2.HloModuleProto:
             ids[computation.name] = computation.id
             if start[1]:
                 result.entry_computation_id = computation.id
-        elif found := _INSTRUCTION.fullmatch(line):
+        elif match := _INSTRUCTION.fullmatch(line):
             instruction = computation.instructions.add(
-                name=found[2], opcode=found[4], id=computation.id << 32 | len(numbers)
+                name=match[2], opcode=match[4], id=computation.id << 32 | len(numbers)
             )
-            _read_shape(found[3], instruction.shape)
+            _read_shape(match[3], instruction.shape)
             numbers[instruction.name] = instruction.id
-            if found[4] == "parameter":
-                instruction.parameter_number = int(found[5])
-            elif found[4] == "constant":
-                _read_literal(found[5], found[3].partition("[")[0], instruction.literal)
+            if match[4] == "parameter":
+                instruction.parameter_number = int(match[5])
+            elif match[4] == "constant":
+                _read_literal(match[5], match[3].partition("[")[0], instruction.literal)
             else:
-                instruction.operand_ids.extend(numbers[each] for each in re.findall(r"%([^\s,]+)", found[5]))
-            _read_attributes(found[6] or "", instruction)
+                instruction.operand_ids.extend(numbers[name] for name in re.findall(r"%([^\s,]+)", match[5]))
+            _read_attributes(match[6] or "", instruction)
             # A loop has its body first in the proto, and last in the text.
-            called.append((instruction, [name for _, name in sorted(_CALLED.findall(found[6] or ""))]))
+            called.append((instruction, [name for _, name in sorted(_CALLED.findall(match[6] or ""))]))
             result.schedule.sequences[computation.id].instruction_ids.append(instruction.id)
-            if found[1]:
+            if match[1]:
                 computation.root_id = instruction.id
         else:
             assert line in ("", "}"), line

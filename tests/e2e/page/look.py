@@ -57,7 +57,7 @@ class Browser:
 
     def __init__(self, profile: str) -> None:
         ours, theirs = os.pipe(), os.pipe()
-        give, take = (fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (ours[0], theirs[1]))
+        give, take = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (ours[0], theirs[1]))
 
         def connect() -> None:
             os.dup2(give, 3)
@@ -65,8 +65,8 @@ class Browser:
 
         command = [os.environ.get("CHROMIUM", "chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         self.process = subprocess.Popen(command, close_fds=False, preexec_fn=connect, stderr=subprocess.DEVNULL)
-        for each in (ours[0], theirs[1], give, take):
-            os.close(each)
+        for end in (ours[0], theirs[1], give, take):
+            os.close(end)
         self._to, self._from = os.fdopen(ours[1], "wb", buffering=0), os.fdopen(theirs[0], "rb", buffering=0)
         self._rest = b""
         self._number = 0
@@ -127,9 +127,9 @@ class Browser:
 
     def press(self, key: str, code: int, text: str = "") -> None:
         """Presses a key."""
-        given = {"key": key, "code": key if key != " " else "Space", "windowsVirtualKeyCode": code}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **given, **({"text": text} if text else {}))
-        self.call("Input.dispatchKeyEvent", type="keyUp", **given)
+        event = {"key": key, "code": key if key != " " else "Space", "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **event, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
         """Writes a screenshot."""

@@ -322,9 +322,9 @@ class FreezeTest(StageTest):
                 )[0]
                 return sum(calls) * tf.raw_ops.ReadVariableOp(resource=which, dtype=tf.float32)
 
-            given = model(body, _plain_names)
+            plain = model(body, _plain_names)
 
-            return self.error_of(frozen("a", "c"), dataclasses.replace(given, sources={"f/destroy": "model.py:3"}))
+            return self.error_of(frozen("a", "c"), dataclasses.replace(plain, sources={"f/destroy": "model.py:3"}))
 
         self.assert_error(
             isolate.run_isolated(work, what="freezing"),
@@ -357,8 +357,8 @@ class ChosenTest(StageTest):
     def chosen(self, patterns: list[str] | None, *, written: str = "step", default_frozen: bool = True) -> list[str]:
         from tfaot.export.rewrites.freeze import chosen
 
-        found = chosen(self.NAMES, written.split(), patterns, default_frozen=default_frozen)
-        return [name for name in self.NAMES if name in found]
+        names = chosen(self.NAMES, written.split(), patterns, default_frozen=default_frozen)
+        return [name for name in self.NAMES if name in names]
 
     def test_default(self) -> None:
         """Protects models without the attribute: everything that nothing writes is frozen, or nothing at all."""

@@ -10,7 +10,7 @@ INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint3
 def model(x, n):
     """Returns 2 * (n % 60 + 1), which every dtype has, through each conversion; and results of functions."""
     converted = []
-    found = []
+    results = []
     small = tf.math.floormod(n, 60) + 1
     for source in (*FLOATS, *INTEGERS):
         start = tf.cast(small, source)
@@ -25,11 +25,11 @@ def model(x, n):
             tf.sin(y) + tf.tan(y) + tf.math.erf(y) + tf.round(y),
             tf.linalg.matvec(tf.tile(y[None], (4, 1)), z) + tf.reduce_mean(y * z),
         )
-        found += [tf.cast(value, tf.float32) for value in values]
+        results += [tf.cast(value, tf.float32) for value in values]
     for dtype in INTEGERS:
         y, z = tf.cast(small, dtype), tf.cast(tf.math.floormod(n, 7) + 1, dtype)
-        found.append(tf.cast(y // z + tf.math.floormod(y, z), tf.float32))
+        results.append(tf.cast(y // z + tf.math.floormod(y, z), tf.float32))
     for dtype in (tf.complex64, tf.complex128):
         y = tf.cast(tf.complex(x, x + 1), dtype)
-        found.append(tf.cast(tf.abs(y * y / (y + 2) + tf.exp(y) + tf.sqrt(y) + tf.tanh(y)), tf.float32))
-    return {"converted": tf.stack(converted), "found": tf.stack(found)}
+        results.append(tf.cast(tf.abs(y * y / (y + 2) + tf.exp(y) + tf.sqrt(y) + tf.tanh(y)), tf.float32))
+    return {"converted": tf.stack(converted), "found": tf.stack(results)}

@@ -40,12 +40,14 @@ class JaxTest(unittest.TestCase):
             for seed in range(3):
                 with self.subTest(name, seed=seed):
                     rng = np.random.default_rng(seed)
-                    values = [drawn(rng, each.member, each.shape, each.numpy()) for each in signature.inputs]
+                    values = [drawn(rng, edge.member, edge.shape, edge.numpy()) for edge in signature.inputs]
                     arguments = jax.tree.unflatten(jax.tree.structure(shapes), values)
                     wanted = [jax.device_get(value) for value in jax.tree.leaves(jitted(*arguments))]
-                    found = model.run({each.name: value for each, value in zip(signature.inputs, values, strict=True)})
-                    self.assertEqual(len(found), len(wanted))
-                    for (output, got), want in zip(found.items(), wanted, strict=True):
+                    results = model.run(
+                        {edge.name: value for edge, value in zip(signature.inputs, values, strict=True)}
+                    )
+                    self.assertEqual(len(results), len(wanted))
+                    for (output, got), want in zip(results.items(), wanted, strict=True):
                         self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape), output)
                         # In bfloat16, one rounding is 2^-9.
                         close = 1e-5 if want.dtype == np.float32 else 2.0**-7 if want.dtype == jax.numpy.bfloat16 else 0

@@ -189,15 +189,18 @@ KINDS: tuple[Kind, ...] = (
 
 def save(kind: Kind, folder: Path) -> None:
     """Writes the current graph's variables: in TensorFlow's first format, also by a saver that renames them, or in the second."""
-    found = v1.global_variables()
-    values = [tf.reshape(tf.range(40, 40 + each.shape.num_elements()), each.shape) for each in found]
-    assign = [v1.assign(each, tf.cast(value, each.dtype.base_dtype)) for each, value in zip(found, values, strict=True)]
+    variables = v1.global_variables()
+    values = [tf.reshape(tf.range(40, 40 + variable.shape.num_elements()), variable.shape) for variable in variables]
+    assign = [
+        v1.assign(variable, tf.cast(value, variable.dtype.base_dtype))
+        for variable, value in zip(variables, values, strict=True)
+    ]
     with v1.Session() as session:
         session.run(assign)
         if kind is dense:
             v1.train.Saver().save(session, str(folder / "dense.ckpt"))
             return
-        other = {f"other/{each.op.name}": each for each in found}
+        other = {f"other/{variable.op.name}": variable for variable in variables}
         for name, names in (("saved", None), ("renamed", other)):
             saver = v1.train.Saver(names, name=name, write_version=saver_pb2.SaverDef.V1)
             saver.save(session, str(folder / f"{name}.ckpt"), write_meta_graph=False)

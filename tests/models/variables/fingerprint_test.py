@@ -25,13 +25,13 @@ class FingerprintTest(unittest.TestCase):
         self.assertEqual(code, stamp.fingerprint)
         for files in (("libmixer_aot.a", "libmixer_aot.fingerprint.lo"), ("fingerprint",)):
             listed = subprocess.run(["nm", *map(path, files)], check=True, stdout=subprocess.PIPE, text=True).stdout
-            found = re.findall(r"^[0-9a-f]+ [rR] tfaot_M5tests5Mixer_(\w+)_([0-9a-f]{16})$", listed, re.MULTILINE)
-            self.assertEqual(sorted(found), [("fingerprint", code), ("weights", weights)], files)
+            symbols = re.findall(r"^[0-9a-f]+ [rR] tfaot_M5tests5Mixer_(\w+)_([0-9a-f]{16})$", listed, re.MULTILINE)
+            self.assertEqual(sorted(symbols), [("fingerprint", code), ("weights", weights)], files)
 
 
 def path(name: str) -> str:
     """Returns the file with this name among those that the test was given."""
-    (found,) = [each for each in FILES if Path(each).name == name]
+    (found,) = [file for file in FILES if Path(file).name == name]
     return found
 
 

@@ -26,8 +26,8 @@ calls = tf.Variable(0, dtype=tf.int64, name="calls")
 def model(rows, columns):
     """Looks up rows, multiplies them by classes, and counts its calls."""
     calls.assign_add(1)
-    found = tf.gather(table, rows)
-    return {"found": found, "scores": tf.matmul(found, tf.gather(classes, columns), transpose_b=True)}
+    looked_up = tf.gather(table, rows)
+    return {"found": looked_up, "scores": tf.matmul(looked_up, tf.gather(classes, columns), transpose_b=True)}
 
 
 def golden_fn(step, rng):

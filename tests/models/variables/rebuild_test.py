@@ -347,10 +347,10 @@ class RebuildTest(unittest.TestCase):
                 difference.text(builds["fed"], others["fed"]).splitlines()[-1],
                 "2 of 2 variables have other initial values: kernel, bias. New values of variables compile no code.",
             )
-            (found,) = difference.differences(builds["frozen"], others["frozen"])
-            self.assertEqual(found.component, "constants")
+            (change,) = difference.differences(builds["frozen"], others["frozen"])
+            self.assertEqual(change.component, "constants")
             self.assertTrue(
-                found.lines[0].startswith("the frozen variable 'kernel', float32[4, 16]: 64 of 64 values differ; ")
+                change.lines[0].startswith("the frozen variable 'kernel', float32[4, 16]: 64 of 64 values differ; ")
             )
 
         with self.subTest("the seed of initial values"):

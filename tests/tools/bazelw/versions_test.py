@@ -11,15 +11,15 @@ class VersionsTest(unittest.TestCase):
 
     def test_other_minor_release_does_not_fit(self) -> None:
         """Protects builds from a Bazel whose flags and rules differ."""
-        for found in ("bazel 7.6.1", "bazel 8.7.1", "bazel 7.70.1", "bazel 17.7.1"):
-            with self.subTest(found):
-                self.assertFalse(versions.fits(found, "7.7.1"))
+        for version in ("bazel 7.6.1", "bazel 8.7.1", "bazel 7.70.1", "bazel 17.7.1"):
+            with self.subTest(version):
+                self.assertFalse(versions.fits(version, "7.7.1"))
 
     def test_unreleased_or_unknown_version_does_not_fit(self) -> None:
         """Protects builds from a Bazel that can't report its version."""
-        for found in ("bazel no_version", "", "bazel 7.7.1rc1", "bazel 7.7.1- (@non-git)", "bazelisk 7.7"):
-            with self.subTest(found):
-                self.assertFalse(versions.fits(found, "7.7.1"))
+        for version in ("bazel no_version", "", "bazel 7.7.1rc1", "bazel 7.7.1- (@non-git)", "bazelisk 7.7"):
+            with self.subTest(version):
+                self.assertFalse(versions.fits(version, "7.7.1"))
 
 
 if __name__ == "__main__":

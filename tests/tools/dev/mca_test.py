@@ -61,7 +61,7 @@ class McaTest(unittest.TestCase):
 
         product, total = "fmla v0.4s, v1.4s, v2.4s", "fadd v0.4s, v1.4s, v2.4s"
         best = loop("Tile<float, 2>", product, product, product)
-        found = mca.hottest(
+        functions = mca.hottest(
             [
                 loop("Tile<float, 1>", total, total, total, total),
                 loop("Tile<float, 3>", product, product, product, "ldr q0, [x0]"),
@@ -71,8 +71,10 @@ class McaTest(unittest.TestCase):
                 loop("Copy", "ldr q0, [x0]", total),
             ]
         )
-        self.assertEqual([each.name for each in found], ["Tile<double, float __vector(4), 2>", "Tile<float, 2>"])
-        self.assertIs(found[1], best)
+        self.assertEqual(
+            [function.name for function in functions], ["Tile<double, float __vector(4), 2>", "Tile<float, 2>"]
+        )
+        self.assertIs(functions[1], best)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,18 @@ def invalid(value: Any, by: Mapping[str, Any], top: Mapping[str, Any], where: st
     by = {key: rule for key, rule in by.items() if not key.startswith("$") or key == "$ref"}
     if "$ref" in by:
         return invalid(value, top["$defs"][by["$ref"].removeprefix("#/$defs/")], top, where)
-    known = {"additionalProperties", "const", "description", "enum", "items", "properties", "required", "title", "type"}
-    assert by.keys() <= known, by.keys() - known
+    keywords = {
+        "additionalProperties",
+        "const",
+        "description",
+        "enum",
+        "items",
+        "properties",
+        "required",
+        "title",
+        "type",
+    }
+    assert by.keys() <= keywords, by.keys() - keywords
     kinds: dict[str, tuple[type, ...]] = {
         "array": (list,),
         "boolean": (bool,),

@@ -94,8 +94,8 @@ class PagesTest(unittest.TestCase):
             load = 'load(":private.bzl", _{0} = "{0}")\n{0} = _{0}\n'
             public.write_text(load.format("macro") + load.format("made") + load.format("as_in"), encoding="utf-8")
             tree = starlark.Tree(Path(folder))
-            found = {symbol.name: symbol.fields[-1].doc for symbol in tree.symbols("rules/defs.bzl")}
-            self.assertEqual({*found.values()}, {"the size"})
+            doc_of = {symbol.name: symbol.fields[-1].doc for symbol in tree.symbols("rules/defs.bzl")}
+            self.assertEqual({*doc_of.values()}, {"the size"})
             public.write_text(load.format("other"), encoding="utf-8")
             with self.assertRaisesRegex(starlark.Undocumented, "none doesn't describe size"):
                 starlark.Tree(Path(folder)).symbols("rules/defs.bzl")
@@ -116,9 +116,9 @@ class PagesTest(unittest.TestCase):
 
     def test_same_arguments(self) -> None:
         """Protects users of both macros: what they have in common has the same type and, but for C++, the same default."""
-        found = {symbol.name: symbol.fields for symbol in starlark.Tree(ROOT).symbols("rules/defs.bzl")}
-        library = {field.name: field for field in found["tf_aot_library"]}
-        for field in found["tf_aot_hlo"]:
+        fields_of = {symbol.name: symbol.fields for symbol in starlark.Tree(ROOT).symbols("rules/defs.bzl")}
+        library = {field.name: field for field in fields_of["tf_aot_library"]}
+        for field in fields_of["tf_aot_hlo"]:
             self.assertEqual(field.type, library[field.name].type, field.name)
             if field.name not in ("cpu", "frozen"):
                 self.assertEqual(field.default, library[field.name].default, field.name)
@@ -246,8 +246,8 @@ class ErrorsTest(unittest.TestCase):
             for path in ROOT.glob(pattern):
                 text = path.read_text(encoding="utf-8")
                 calls = len(re.findall(call, text))
-                found = errors.messages(str(path.relative_to(ROOT)), text)
-                self.assertGreaterEqual(len(found), calls, path)
+                messages = errors.messages(str(path.relative_to(ROOT)), text)
+                self.assertGreaterEqual(len(messages), calls, path)
                 counted += calls
         self.assertGreater(counted, 150)
 
