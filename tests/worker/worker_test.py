@@ -236,24 +236,24 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
 
 def descendants(pid: int) -> set[int]:
     """Returns a process and all that it started."""
-    pids = {pid}
+    found = {pid}
     while True:
-        more = {child for child, parent in parents().items() if parent in pids} - pids
+        more = {child for child, parent in parents().items() if parent in found} - found
         if not more:
-            return pids
-        pids |= more
+            return found
+        found |= more
 
 
 def parents() -> dict[int, int]:
     """Returns the parent of each process."""
-    processes = {}
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 fields = Path("/proc", name, "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
                 if fields[0] != "Z":
-                    processes[int(name)] = int(fields[1])
-    return processes
+                    found[int(name)] = int(fields[1])
+    return found
 
 
 def name_of(pid: int) -> str:
@@ -352,17 +352,17 @@ class SharedTest(unittest.TestCase):
                 """
             )
         )
-        flags = ["--stage_main=own/tools/main.py", "--stage_path=own/py", "--stage_path=packages"]
+        given = ["--stage_main=own/tools/main.py", "--stage_path=own/py", "--stage_path=packages"]
         inputs = ["own/tools/main.py", "own/py/tfaot/__init__.py", "own/py/tfaot/module.py"]
         module = package / "module.py"
         for number in (1, 1, 2):
             module.write_text(f"def value():\n    return {number}\n")
             os.utime(module, (0, 0))  # Bazel's files need not have a time
-            self.assertEqual(warm.run(flags, inputs), (0, f"{number} True\n{number == 2}\n"))
+            self.assertEqual(warm.run(given, inputs), (0, f"{number} True\n{number == 2}\n"))
         os.utime(module)
-        self.assertEqual(warm.run(flags, inputs), (0, "2 True\nFalse\n"))
+        self.assertEqual(warm.run(given, inputs), (0, "2 True\nFalse\n"))
         module.write_text("def value(:\n")
-        self.assertIn("SyntaxError", warm.run(flags, inputs)[1])
+        self.assertIn("SyntaxError", warm.run(given, inputs)[1])
 
     def test_no_state(self) -> None:
         """Protects one model from another: nothing that a request changes in its process is seen by the next."""
@@ -414,9 +414,9 @@ class SharedTest(unittest.TestCase):
         for folder in (warm.root, warm.root / "box"):
             (folder / "main.py").write_text(main)
             (folder / "declared").write_text(folder.name)
-        request = stage("main.py", outputs=["sub/a"]), ["main.py", "declared"]
-        self.assertEqual(warm.run(*request), (0, "_main\n"))
-        self.assertEqual(warm.run(*request, sandboxDir="box"), (0, "box\n"))
+        given = stage("main.py", outputs=["sub/a"]), ["main.py", "declared"]
+        self.assertEqual(warm.run(*given), (0, "_main\n"))
+        self.assertEqual(warm.run(*given, sandboxDir="box"), (0, "box\n"))
         for folder in (warm.root, warm.root / "box"):
             self.assertEqual(sorted(path.name for path in (folder / "sub").iterdir()), ["a"])
         self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
@@ -472,7 +472,7 @@ class SharedTest(unittest.TestCase):
         """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""
         warm = self.warm
         (warm.root / "main.py").write_text("data = bytearray(1 << 20)\nopen('out', 'w').write('x')\n")
-        request = stage("main.py", outputs=["out"]), ["main.py"]
+        given = stage("main.py", outputs=["out"]), ["main.py"]
 
         def used() -> tuple[int, int]:
             processes = descendants(warm.pid)
@@ -482,7 +482,7 @@ class SharedTest(unittest.TestCase):
         def requests(count: int) -> None:
             for start in range(0, count, 4):
                 for _ in range(min(4, count - start)):
-                    warm.send(*request)
+                    warm.send(*given)
                 for _ in range(min(4, count - start)):
                     self.assertEqual(warm.receive()["exitCode"], 0)
 
@@ -648,9 +648,9 @@ class OwnTest(unittest.TestCase):
             for kills in (1, 2):
                 number = warm.send(stage("main.py"), ["main.py"])
                 for _ in range(kills):
-                    pids = wait_for(running, at_least=4)
-                    (process,) = (pid for pid, parent in parents().items() if parent == warm.pid and pid in pids)
-                    lost |= pids
+                    found = wait_for(running, at_least=4)
+                    (process,) = (pid for pid, parent in parents().items() if parent == warm.pid and pid in found)
+                    lost |= found
                     os.kill(process, signal.SIGKILL)
                 answer = warm.receive()
                 self.assertEqual(answer["requestId"], number)
@@ -667,10 +667,10 @@ class OwnTest(unittest.TestCase):
             (root / "first" / "jinja2").symlink_to(PACKAGES / "jinja2")
             (root / "main.py").write_text("import sys\n\nprint('tensorflow' in sys.modules)\n")
             warm = Worker(root, "py:first:packages")
-            request = stage("main.py", path=(".", "first"))
-            self.assertEqual(warm.run(request, ["main.py", "first"]), (0, "True\n"))
+            given = stage("main.py", path=(".", "first"))
+            self.assertEqual(warm.run(given, ["main.py", "first"]), (0, "True\n"))
             (root / "jinja2.py").write_text("")
-            self.assertEqual(warm.run(request, ["main.py", "first", "jinja2.py"]), (0, "False\n"))
+            self.assertEqual(warm.run(given, ["main.py", "first", "jinja2.py"]), (0, "False\n"))
             warm.close()
 
     def test_large_repositories(self) -> None:
@@ -705,10 +705,10 @@ class OwnTest(unittest.TestCase):
             self.assertIn("ImportError: no wheel", output)
 
 
-def wait_for(look: Callable[[], set[int]], *, at_least: int = 1) -> set[int]:
+def wait_for(found: Callable[[], set[int]], *, at_least: int = 1) -> set[int]:
     """Waits for processes to appear."""
     for _ in range(600):
-        if len(result := look()) >= at_least:
+        if len(result := found()) >= at_least:
             return set(result)
         time.sleep(0.1)
     raise AssertionError(f"{result} after a minute")
