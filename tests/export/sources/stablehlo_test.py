@@ -379,6 +379,26 @@ class TextTest(StageTest):
             "error: all_gather in the groups [[0, 1], [2, 3]], and not in one of all 4 replicas, at net.py:7", text
         )
 
+    def test_collective_in_a_case(self) -> None:
+        """A branch that replicas don't all take can't exchange values with them."""
+        text = self.refused(
+            """
+            module attributes {mhlo.num_partitions = 2 : i32} {
+              func.func public @main(%0: tensor<4xf32>, %1: tensor<i32>) -> tensor<4xf32> {
+                %2 = "stablehlo.case"(%1) ({
+                  %3 = "stablehlo.collective_permute"(%0) <{source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}>
+                    : (tensor<4xf32>) -> tensor<4xf32>
+                  stablehlo.return %3 : tensor<4xf32>
+                }, {
+                  stablehlo.return %0 : tensor<4xf32>
+                }) : (tensor<i32>) -> tensor<4xf32> loc("net.py":7:3)
+                return %2 : tensor<4xf32>
+              }
+            }
+            """
+        )
+        self.assertIn("error: case decides whether replicas exchange values; all must do so equally often", text)
+
     def test_line_of_a_refusal(self) -> None:
         """A refusal has the line in the program's locations: the innermost that isn't in a package."""
         text = self.refused(

@@ -153,7 +153,8 @@ class _Main:
             before, found, tail = tail.partition(str(result.type))
             head += arrow + before + made
             arrow = "" if found else arrow
-        return re.sub(rf"mhlo\.sharding = {mlir.STRING}(?:, )?", "", head + tail)
+        text = f"mhlo\\.sharding = {mlir.STRING}"
+        return re.sub(rf"{text}, |, {text}| \{{{text}\}}", "", head + tail)
 
     def _renamed(self, line: str) -> str:
         return re.sub(rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: self._names.get(match[0], match[0]), line)

@@ -884,6 +884,8 @@ class _Builder:
         name = kept.statement.operation.rpartition(".")[2]
         if kept.statement.operation in shards.OPERATIONS:
             return shards.results(kept.statement.text, operands, self._replicas)
+        if any(re.search(rf"{re.escape(operation)}\b", kept.module) for operation in shards.OPERATIONS):
+            raise MlirError(f"error: {name} decides whether replicas exchange values; all must do so equally often")
         if name == "fft":
             return [_fourier(kept.statement.text, operands[0])]
         named = mlir.operands(kept.statement.text.splitlines()[0].partition(" = ")[2])
