@@ -14,11 +14,11 @@
 #include <string>
 #include <utility>
 
-#include TFAOT_CLASS_HEADER
 #include "tfaot/c_api.h"
 #include "tfaot/hooks.h"
 #include "tfaot/info.h"
 #include "tfaot/message.h"
+#include "tfaot/of_class/tfaot_class_header.h"
 #include "tfaot/options.h"
 #include "tfaot/status.h"
 #include "tfaot/thread_pool.h"

@@ -538,6 +538,14 @@ class CommandTest(FolderTest):
                 f"error: {flag.replace('=', ' ')}: files would be outside of their folder\n", self.error(*words, flag)
             )
 
+    def test_a_name_of_the_runtime(self) -> None:
+        """Protects classes that are called as a header of the runtime is: the C interface includes the class's header."""
+        (self.folder / "model.py").write_text(MODEL)
+        words = ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::Weights", "--no-verify", "--out=out")
+        done = run(*words, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
+        self.assertTrue((self.folder / "out/include/weights.h").is_file())
+
     def test_forged_answers(self) -> None:
         """Protects the command from what a model writes to descriptors: it takes no line of the model's for an answer."""
         forged = 'for fd in range(3, 64):\n    try:\n        os.write(fd, b\'{"status": 0, "printed": "forged"}\\n\')\n'
