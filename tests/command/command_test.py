@@ -541,7 +541,14 @@ class CommandTest(FolderTest):
     def test_a_name_of_the_runtime(self) -> None:
         """Protects classes that are called as a header of the runtime is: the C interface includes the class's header."""
         (self.folder / "model.py").write_text(MODEL)
-        words = ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::Weights", "--no-verify", "--out=out")
+        words = (
+            "compile",
+            "model.py",
+            "--signature=x=float32[2]",
+            "--cpp-class=a::Weights",
+            "--no-verify",
+            "--out=out",
+        )
         done = run(*words, cwd=self.folder)
         self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
         self.assertTrue((self.folder / "out/include/weights.h").is_file())
