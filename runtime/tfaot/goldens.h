@@ -68,8 +68,8 @@ class Goldens {
   // The same where a run uses a part of each dimension: the first `used`
   // values.
   template <typename T, std::int64_t... kDims>
-  void Feed(View<T, kDims...> target,
-            const std::int64_t (&used)[sizeof...(kDims)]) {
+  void FeedUsed(View<T, kDims...> target,
+                const std::int64_t (&used)[sizeof...(kDims)]) {
     constexpr std::int64_t dims[] = {kDims...};
     std::size_t size = 1;
     for (const std::int64_t length : used) {

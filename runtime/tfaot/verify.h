@@ -199,7 +199,7 @@ class Verifier {
                         : step % 2 == 0         ? 0xFF
                                                 : 0x7F;
     std::memset(static_cast<void*>(input.data()), garbage, input.size_bytes());
-    goldens_.Feed(input, used);
+    goldens_.FeedUsed(input, used);
   }
 
   // Checks that a run succeeded.
