@@ -35,8 +35,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tfaot/collectives.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -184,6 +182,9 @@ typedef struct tfaot_hooks {
   int (*before)(void* context, const char* kernel);
   void (*after)(void* context, const char* kernel);
 } tfaot_hooks;
+
+/* How replicas exchange values: in tfaot/collectives.h. */
+struct tfaot_collectives;
 
 /* The gradient of a variable, which one entry point returns and another one
  * takes. In between, a program can combine it with that of other replicas. */
@@ -363,7 +364,7 @@ typedef struct tfaot_api {
    * with the other replicas of a model that has some, which must outlive the
    * last run. TFAOT_UNSUPPORTED if the model has no others. */
   tfaot_status (*set_collectives)(tfaot_model* model,
-                                  const tfaot_collectives* collectives);
+                                  const struct tfaot_collectives* collectives);
 
   /* Describes a gradient. The first index that gives TFAOT_INVALID_ARGUMENT is
    * the number of gradients. */

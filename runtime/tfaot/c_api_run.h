@@ -15,6 +15,7 @@
 #include "tfaot/c_api.h"
 #include "tfaot/c_api_describe.h"
 #include "tfaot/c_api_handles.h"
+#include "tfaot/collectives.h"
 #include "tfaot/info.h"
 #include "tfaot/message.h"
 #include "tfaot/options.h"

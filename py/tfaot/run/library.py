@@ -14,7 +14,7 @@ import numpy as np
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError, listed
 
-VERSION = 2
+VERSION = 3
 """The version of the interface that this module reads."""
 
 CANCELLED = 8
@@ -153,6 +153,8 @@ class Api(ctypes.Structure):
         ("live_current", _function(_STATUS, _HANDLE, _MADE)),
         ("destroy_live", _function(None, _HANDLE)),
         ("follow", _function(_STATUS, _HANDLE, _HANDLE)),
+        ("set_collectives", _function(_STATUS, _HANDLE, ctypes.c_void_p)),
+        ("describe_gradient", _function(_STATUS, _SIZE, ctypes.c_void_p)),
     )
 
 

@@ -71,7 +71,7 @@ def page(header: str) -> str:
 
 def _title(declaration: str) -> str:
     """Returns the names that a part of the header declares."""
-    if match := re.search(r"^#define (\w+)|^\} (\w+);|^typedef struct (\w+) \w+;", declaration, re.MULTILINE):
+    if match := re.search(r"^#define (\w+)|^\} (\w+);|^(?:typedef )?struct (\w+)(?: \w+)?;", declaration, re.MULTILINE):
         names = [name for name in match.groups() if name]
     elif declaration.startswith(("typedef int32_t", "enum")):
         names = re.findall(r"typedef int32_t (\w+);", declaration) or ["uint32_t flags"]
