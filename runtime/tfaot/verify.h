@@ -123,8 +123,8 @@ Errors Compare(const T* got, const T* want, const float* tolerance,
   return errors;
 }
 
-// How much of a large result the goldens keep. py/tfaot/verify/kept.py has the
-// same numbers, and the reasons.
+// How much of a large result the goldens keep. py/tfaot/verify/digest.py has
+// the same numbers, and the reasons.
 inline constexpr std::size_t kFull = 16384;
 inline constexpr std::size_t kSamples = 1024;
 inline constexpr std::size_t kBlock = 64;

@@ -24,10 +24,8 @@
 //     // Adds to the stage's sums of row r of those in `rows`, which can be
 //     // extrema, and in the last stage writes arrays, at index i and column j.
 //     // Earlier stages can keep values there for later ones. `row` is the
-//     row's
-//     // number among all. Index is std::int64_t, or Tail for the columns
-//     behind
-//     // the last whole vector. V is float or a vector.
+//     // number of the row among all. Index is std::int64_t, or Tail for the
+//     // columns behind the last whole vector. V is float or a vector.
 //     template <int kStage, typename V, typename Index>
 //     static void At(const Rows& rows, std::int64_t r, std::int64_t row,
 //                    const Places<kArrays>& arrays, Index i,

@@ -1,5 +1,5 @@
-// Protects functions of formulas: their error over
-// all floats, and what they make of special values.
+// Protects functions of formulas: their error over all floats, and what they
+// make of special values.
 #include "tfaot/kernels/functions.h"
 
 #include <cmath>

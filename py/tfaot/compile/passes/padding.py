@@ -109,20 +109,20 @@ class _Padded:
         """Returns the open dimensions of a tensor, and how many of their values are right, which the proof checks."""
         name, port = tensor_name(tensor)
         shapes = [self._shapes(size)[f"{name}:{port}"].shape or () for size in (self._bucket, self._other)]
-        found = {}
+        counts = {}
         for axis, sizes in enumerate(zip(*shapes, strict=False)):
             if None in sizes or sizes[0] == sizes[1]:
                 continue
             if sizes[0] - self._bucket == sizes[1] - self._other:
-                found[axis] = Count(sizes[0] - self._bucket)
+                counts[axis] = Count(sizes[0] - self._bucket)
                 continue
-            more = [self._bucket, self._other, *range(self._bucket + 1, self._bucket + 4)]
-            known = [((self._shapes(size)[f"{name}:{port}"].shape or ())[axis] or 0, size) for size in more]
+            buckets = [self._bucket, self._other, *range(self._bucket + 1, self._bucket + 4)]
+            results = [((self._shapes(size)[f"{name}:{port}"].shape or ())[axis] or 0, size) for size in buckets]
             strided = (Count(add, divide) for divide in range(2, 9) for add in range(-64, divide))
-            count = next((each for each in strided if all(each.of(size) == result for result, size in known)), None)
-            if count is not None:
-                found[axis] = count
-        return found
+            fitting = (count for count in strided if all(count.of(size) == result for result, size in results))
+            if (count := next(fitting, None)) is not None:
+                counts[axis] = count
+        return counts
 
     def _shapes(self, bucket: int) -> dict[str, Tensor]:
         """Returns what is known of the tensors for a bucket, before any masks."""

@@ -76,7 +76,7 @@ def merged(
             if since < index < at and any(overlap(place, changed) for changed in uses.changes):
                 return f"{other.title or 'a loop'} in between changes what it reads"
         # What was there last may have written a part only.
-        for member in (each for each in members if each < since):
+        for member in (earlier for earlier in members if earlier < since):
             over = [Uses((), uses.writes) for index, _, uses in others if member < index <= since]
             if any(is_used(result, [*over, Uses((place,), ())], {result[0].buffer}) for result in results[member]):
                 return "what it reads isn't there before"

@@ -468,7 +468,11 @@ class RowSweep(_Formula):
     @property
     def _bytes(self) -> set[int]:
         """The arrays that have booleans."""
-        return {each.place for each in self.formula.operations if (each.opcode, each.text) == ("array", "pred")}
+        return {
+            operation.place
+            for operation in self.formula.operations
+            if (operation.opcode, operation.text) == ("array", "pred")
+        }
 
     @property
     def written(self) -> tuple[int, ...]:

@@ -169,7 +169,8 @@ def _moved(value: Any, move: Callable[[Slice], Slice]) -> Any:
     if isinstance(value, Slice):
         return move(value)
     if isinstance(value, tuple):
-        return tuple(_moved(part, move) for part in value)
+        parts = (_moved(part, move) for part in value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
         return dataclasses.replace(value, **{name: _moved(part, move) for name, part in fields.items()})
