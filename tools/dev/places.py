@@ -139,7 +139,7 @@ def compiled(libraries: Sequence[str], bazel: Callable[..., str]) -> dict[str, R
       bazel: runs a Bazel command with arguments, and returns its output.
     """
     group = "--output_groups=manifest"
-    bazel("build", "--noshow_progress", "--keep_going", group, *libraries)
+    bazel("build", "--keep_going", group, *libraries)
     listed = bazel("cquery", "--noshow_progress", "--output=files", group, f"set({' '.join(libraries)})").split()
     root = Path(bazel("info", "execution_root").strip())
     return read(root, [file for file in listed if (root / file).exists()], libraries)
