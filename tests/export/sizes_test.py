@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.stages.harness import Exported, StageTest, warm
 from tfaot.export.sources.model import Model
+from tfaot.graph.ops import OPEN_SIZE
 
 MODEL = """\
 import numpy as np
@@ -115,6 +116,28 @@ class SizesTest(StageTest):
             return wrong
 
         self.assertEqual(isolate.run_isolated(work, what="running"), [])
+
+    def test_own_graph(self) -> None:
+        """Protects the generated test: it expects what the model computes, even if the exported graph computes something else."""
+        from tensorflow.core.framework import graph_pb2
+
+        for text in (MODEL, MODEL.replace("x[:, 1:]", "tf.cumsum(x, 1)[:, -2:]")):
+            exported = self.export(
+                text, batch_sizes=(1, 3), dims=DIMS, golden_steps=4, signature=SIGNATURE, sizes={"time": (4, 9)}
+            )
+            wanted = exported.goldens()
+            with open(exported.path("graph"), "rb") as file:
+                graph = graph_pb2.GraphDef.FromString(file.read())
+            for node in graph.node:
+                if OPEN_SIZE in node.attr:
+                    node.attr["shrink_axis_mask"].i = node.attr["begin_mask"].i = node.attr["end_mask"].i = 0
+                    node.op, node.input[:] = "ZerosLike", node.input[:1]
+            with open(exported.path("graph"), "wb") as file:
+                file.write(graph.SerializeToString())
+            goldens = exported.goldens()
+            self.assertEqual([*goldens], [*wanted])
+            for name, value in wanted.items():
+                np.testing.assert_array_equal(goldens[name], value, name)
 
     def test_without_rows(self) -> None:
         """Protects models with a size and no batch: also one whose first dimension it is, and one that writes a variable."""

@@ -48,11 +48,12 @@ class Whole:
         return self.graph if len(self.entries) == 1 else prune(self.graph, entry.fetches, entry.feeds)
 
 
-def assemble(functions: Sequence[Function]) -> Whole:
+def assemble(functions: Sequence[Function], *, spell_out: bool = True) -> Whole:
     """Prunes each function to what its outputs need, and joins all into one graph.
 
     If there are several entry points, node names get theirs as a prefix. Functions that they call keep their names, which
-    differ within one process. The inputs' placeholders get the shapes that were fixed.
+    differ within one process. The inputs' placeholders get the shapes that were fixed. With `spell_out`, XLA can compile the graph for
+    sizes that are known only at run time.
     """
     whole = graph_pb2.GraphDef()
     entries: list[Entry] = []
@@ -64,7 +65,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
         pruned = lowered(prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
         _set_shapes(pruned, function.inputs)
         feeds, fetches = ([edge.name for edge in edges] for edges in (function.inputs, function.outputs))
-        inlined = bounded.spell_out(pruned, feeds, fetches)
+        inlined = bounded.spell_out(pruned, feeds, fetches) if spell_out else {}
         own = dict(function.sources) | {
             node: function.sources[origin] for node, origin in inlined.items() if origin in function.sources
         }

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tensorflow.core.framework import graph_pb2
 
 from tfaot.core import caller, fingerprint, manifest, names, safetensors
@@ -40,7 +41,7 @@ def export(request: Request) -> None:
     largest = request.max_batch or max(request.batch_sizes, default=0)
     source = request.model.open()
     wanted = request.entry_points or (("Run", source.default_entry_point),)
-    functions = _functions(request, source, wanted)
+    own_functions, functions = _functions(request, source, wanted)
     golden_inputs, calls = golden.inputs_and_calls(
         source,
         functions,
@@ -52,6 +53,7 @@ def export(request: Request) -> None:
         buckets=request.buckets,
     )
     rewritten = _rewritten(request, source, functions, largest)
+    own_graph = _own_graph(request, own_functions, rewritten) if request.sizes and not request.taps else None
     whole, constants = rewritten.whole, rewritten.constants
     target = describe.Target(
         what,
@@ -97,7 +99,7 @@ def export(request: Request) -> None:
     inputs = {"": golden_inputs} | golden.of_others(
         source, functions, dict(wanted), what=what, calls=calls, replicas=result.replicas
     )
-    _write(request, result, graph, texts, whole.sources, fed, inputs, rewritten.before)
+    _write(request, result, graph, texts, whole.sources, fed, inputs, rewritten.before, own_graph)
 
 
 def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, frozen: str) -> manifest.Fingerprints:
@@ -112,8 +114,13 @@ def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, froze
     )
 
 
-def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str]]) -> list[Function]:
-    """Returns the entry points with the target's names. Checks that what the target says about inputs is used."""
+def _functions(
+    request: Request, source: Source, wanted: Sequence[tuple[str, str]]
+) -> tuple[list[Function], list[Function]]:
+    """Returns the entry points with the target's names: as the model has them, and with their open size.
+
+    Checks that what the target says about inputs is used.
+    """
     what = request.model.path
     named = {
         label: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
@@ -130,6 +137,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
         _check_calls(what, function)
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
+    own = functions
     for name in request.sizes:
         functions = [open_size.opened(function, dims, name, request.buckets[-1], what) for function in functions]
     if unused := sorted(set(request.model.signature) - labels):
@@ -140,7 +148,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
         )
     describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
     describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
-    return functions
+    return own, functions
 
 
 def _of_largest(
@@ -199,12 +207,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     if request.taps:
         whole = taps.tapped(whole, request.taps, what=what, batch=largest)
     lists.check(whole.graph, whole.sources, what)
-    fetches = [name for entry in whole.entries for name in entry.fetches]
-    whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))
-    seeded = state.seeded(whole.graph, [entry.fetches for entry in whole.entries])
-    if seeded.left:
-        raise state.refusal(what, seeded.left, whole.sources)
-    whole = dataclasses.replace(whole, graph=seeded.graph)
+    whole, random_state = _seeded(whole, what)
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     uses_by_name = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
@@ -230,20 +233,54 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
             v.node_name for v in user.variable if v.node_name in frozen or (own and v.node_name not in uses_by_name)
         }
         user = user_config.without_variables(user, without)
-    values = initial.values(source, request.weights, list(uses_by_name.values()), seeded.variable)
+    values = initial.values(source, request.weights, list(uses_by_name.values()), random_state)
     constants = {name: values[name] for name in uses_by_name if name in frozen}
+    whole, weights, before = _with_values(request, whole, uses, constants)
+    return _Rewritten(whole, uses, values, constants, weights, before, unset, random_state or "", user, user_path)
+
+
+def _seeded(whole: Whole, what: str) -> tuple[Whole, str | None]:
+    """Returns the model with random ops that draw from a variable, and its name, or None if there are no such ops."""
+    fetches = [name for entry in whole.entries for name in entry.fetches]
+    whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))
+    seeded = state.seeded(whole.graph, [entry.fetches for entry in whole.entries])
+    if seeded.left:
+        raise state.refusal(what, seeded.left, whole.sources)
+    return dataclasses.replace(whole, graph=seeded.graph), seeded.variable
+
+
+def _with_values(
+    request: Request, whole: Whole, uses: Sequence[Sequence[VariableUse]], constants: Mapping[str, Array]
+) -> tuple[Whole, manifest.Weights, dict[str, Array]]:
+    """Freezes and rounds weights, and converts dtypes at the edge. Returns rounded weights as they were before, too."""
+    what = request.model.path
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
     if request.edge == "cpp":
         whole = _stored(whole, what)
     whole = dataclasses.replace(whole, graph=clone_shared_functions.clone_shared_functions(whole.graph, whole.sources))
     wanted = narrow.wanted(request.weights_dtype, request.weights_tolerance)
-    weights, before = manifest.Weights("", 0.0, ()), dict[str, Array]()
-    if wanted is not None:
-        fetches = [name for entry in whole.entries for name in entry.fetches]
-        rounded = narrow.narrowed(whole.graph, fetches, wanted.dtype, uses, constants, what)
-        whole = dataclasses.replace(whole, graph=rounded.graph)
-        weights, before = manifest.Weights(wanted.dtype, wanted.tolerance, tuple(rounded.before)), dict(rounded.before)
-    return _Rewritten(whole, uses, values, constants, weights, before, unset, seeded.variable or "", user, user_path)
+    if wanted is None:
+        return whole, manifest.Weights("", 0.0, ()), {}
+    fetches = [name for entry in whole.entries for name in entry.fetches]
+    rounded = narrow.narrowed(whole.graph, fetches, wanted.dtype, uses, constants, what)
+    weights = manifest.Weights(wanted.dtype, wanted.tolerance, tuple(rounded.before))
+    return dataclasses.replace(whole, graph=rounded.graph), weights, dict(rounded.before)
+
+
+def _own_graph(request: Request, functions: Sequence[Function], rewritten: _Rewritten) -> bytes:
+    """Returns the model's graph without anything that is there for its open size, for TensorFlow to run.
+
+    Its inputs have any size, and it ignores the size that is one more input of the compiled graph.
+    """
+    whole, _ = _seeded(assemble(functions, spell_out=False), request.model.path)
+    whole, _, _ = _with_values(request, whole, rewritten.uses, rewritten.constants)
+    for entry in rewritten.whole.entries:
+        for edge in entry.inputs:
+            if edge.open_size:
+                placeholder = whole.graph.node.add(name=tensor_name(edge.name)[0], op="Placeholder")
+                placeholder.attr["dtype"].type = edge.dtype
+                placeholder.attr["shape"].shape.SetInParent()
+    return whole.graph.SerializeToString(deterministic=True)
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:
@@ -320,6 +357,7 @@ def _write(
     fed: Mapping[str, Array],
     golden_inputs: Mapping[str, Sequence[Sequence[Array] | None]],
     before: Mapping[str, Array],
+    own_graph: bytes | None,
 ) -> None:
     with open(request.out_graph, "wb") as file_:
         file_.write(graph)
@@ -341,7 +379,8 @@ def _write(
                 for tensor, value in zip(result.entry_point(call.entry_point).inputs, values, strict=True)
             }
             # The verify stage alone needs these, too.
-            | {manifest.UNROUNDED + name: value for name, value in before.items()},
+            | {manifest.UNROUNDED + name: value for name, value in before.items()}
+            | ({} if own_graph is None else {manifest.OWN_GRAPH: np.frombuffer(own_graph, np.uint8)}),
         )
     with open(request.out_sources, "w", encoding="utf-8") as file:
         json.dump(dict(sources), file, indent=0, sort_keys=True)
