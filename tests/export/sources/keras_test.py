@@ -270,6 +270,51 @@ def input_fn():
             result = run_main("export", *flags, *(f"--out_{output}={output}" for output in EXPORTED), cwd=folder)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_lost_masks(self) -> None:
+        """Protects from padding that is taken for values: a layer, or a function, that drops a mask is named; no other one is."""
+        model = """\
+class Scale(K.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = KEEPS
+
+    def call(self, x):
+        return x * 3
+
+
+class Mean(K.layers.Layer):
+    def call(self, x, mask=None):
+        return tf.reduce_mean(x if mask is None else x * tf.cast(mask, x.dtype)[..., None], 1)
+
+
+words = K.Input((None,), dtype="int32", name="words")
+x = K.layers.Embedding(20, 6, mask_zero=True)(words)
+x = K.Sequential([K.layers.Dense(6), K.layers.Dropout(0.1)])(x)
+x = Scale(name="own")(x)
+x = K.layers.GRU(4, return_sequences=True)(x TIMES)
+model = K.Model(words, K.layers.Dense(2)(Mean()(x)))
+"""
+        for keras, keeps, times, layer in (
+            ("keras", True, "", None),
+            ("keras", False, "", "own (Scale)"),
+            ("keras", True, "* 2", "multiply (Multiply)"),
+            ("tf_keras", True, "", None),
+            ("tf_keras", False, "", "own (Scale)"),
+            ("tf_keras", True, "* 2", "tf.math.multiply (TFOpLambda)"),
+        ):
+            with self.subTest(keras=keras, keeps=keeps, times=times):
+                text = (HEAD + model).replace("KERAS", keras).replace("KEEPS", str(keeps)).replace("TIMES", times)
+                flags = ["--model=model.py", "--cpp_class=t::Model", "--dims=words=2,5"]
+                result = run_main(
+                    "export", *flags, *(f"--out_{kind}={kind}" for kind in EXPORTED), cwd=self.write(text)
+                )
+                warning = (
+                    f"warning: model.py: the Keras layer {layer} drops the mask of its input, so later layers take padding for "
+                    "values; if it keeps values in their places, set supports_masking = True in it; otherwise, give it "
+                    "call(self, inputs, mask=None), and compute_mask, or pass the mask to later layers yourself\n"
+                )
+                self.assertEqual((result.returncode, result.stderr), (0, warning if layer else ""))
+
     def test_steps_that_are_missing(self) -> None:
         """A model that wasn't compiled has no steps, nor does a layer. Each gets its own error."""
         for step in ("train_step", "test_step"):

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tfaot.core import caller, dtypes
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources import golden_inputs
+from tfaot.export.sources import golden_inputs, keras_masks
 from tfaot.export.sources.functions import VariableNames, check_dense, function_of, leaves_of
 from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
@@ -87,9 +87,10 @@ class PythonSource:
         path = self._user.path
         with xla_context():
             called, argument = self._find(entry_point)
-            concrete = self._user.run(
-                f"tracing {entry_point}", lambda: self._concrete(called, argument, entry_point, dims)
-            )
+            with keras_masks.watched(self._user.lost_mask):
+                concrete = self._user.run(
+                    f"tracing {entry_point}", lambda: self._concrete(called, argument, entry_point, dims)
+                )
             self._names.look()
             function = function_of(concrete, name=entry_point, names=self._names, place=self._user.place)
         named = [edge.label for edge in function.inputs if edge.label in self._signature]

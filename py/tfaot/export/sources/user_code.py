@@ -24,6 +24,7 @@ class UserCode(user_code.UserCode):
     def __init__(self, path: str, replicas: int = 0) -> None:
         """Runs the file. A `tf.distribute` strategy has this number of replicas; 0 if the target doesn't say."""
         self._warned = False
+        self._unmasked: set[str] = set()
         self._refusal: TfaotError | None = None
         distribution.refuse(self._several)
         if replicas > 1:
@@ -40,6 +41,16 @@ class UserCode(user_code.UserCode):
                 f"{self.path}: tf.distribute's {strategy} has one replica here, so the compiled code reduces nothing over "
                 f"replicas: at {self.place(frames) or self.path}; to train in several processes, say how many replicas there are: "
                 f"{caller.setting('replicas', 4)}"
+            )
+
+    def lost_mask(self, layer: str, kind: str) -> None:
+        """Warns once of a Keras layer that drops its input's mask."""
+        if layer not in self._unmasked:
+            self._unmasked.add(layer)
+            isolate.warn(
+                f"{self.path}: the Keras layer {layer} ({kind}) drops the mask of its input, so later layers take padding for "
+                "values; if it keeps values in their places, set supports_masking = True in it; otherwise, give it "
+                "call(self, inputs, mask=None), and compute_mask, or pass the mask to later layers yourself"
             )
 
     def _several(self, strategy: str, replicas: int, frames: Iterable[Any]) -> None:
