@@ -32,7 +32,7 @@ TfaotGraphInfo = provider(
         "buckets": "(list[int]) open sizes to compile for; empty if the model has none",
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, in safetensors format",
-        "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format, and weights before rounding; the verify stage draws all other inputs",
+        "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format, weights before rounding, and the model's own graph if it has an open size; the verify stage draws all other inputs",
         "own_names": "(dict[str, str]) the model's own names of entry points, by C++ name; empty for the default",
         "program": "(File) the StableHLO that the graph was converted from, or None; the verify stage compares their results",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
