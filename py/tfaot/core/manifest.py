@@ -195,7 +195,8 @@ UNROUNDED = "unrounded/"
 """The start of the names of weights before rounding, in the file of golden inputs."""
 
 OWN_GRAPH = "own_graph"
-"""The name of the model's own graph, which takes inputs of any size, in the file of golden inputs. Only models with an open size have it."""
+"""The name of the model's own graph, which takes inputs of any size, in the file of golden inputs. Only models with an open size
+have it."""
 
 
 @dataclasses.dataclass(frozen=True)

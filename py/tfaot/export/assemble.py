@@ -52,8 +52,8 @@ def assemble(functions: Sequence[Function], *, spell_out: bool = True) -> Whole:
     """Prunes each function to what its outputs need, and joins all into one graph.
 
     If there are several entry points, node names get theirs as a prefix. Functions that they call keep their names, which
-    differ within one process. The inputs' placeholders get the shapes that were fixed. With `spell_out`, XLA can compile the graph for
-    sizes that are known only at run time.
+    differ within one process. The inputs' placeholders get the shapes that were fixed. With `spell_out`, XLA can compile
+    the graph for sizes that are known only at run time.
     """
     whole = graph_pb2.GraphDef()
     entries: list[Entry] = []

@@ -280,7 +280,8 @@ def _own_graph(request: Request, functions: Sequence[Function], rewritten: _Rewr
                 placeholder = whole.graph.node.add(name=tensor_name(edge.name)[0], op="Placeholder")
                 placeholder.attr["dtype"].type = edge.dtype
                 placeholder.attr["shape"].shape.SetInParent()
-    return whole.graph.SerializeToString(deterministic=True)
+    serialized: bytes = whole.graph.SerializeToString(deterministic=True)
+    return serialized
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:

@@ -48,9 +48,9 @@ bool Same(const char* what, int longest) {
   for (int draw = 0; draw < kDraws; ++draw) {
     Stream chunks;
     for (int first = 0; first < longest;) {
-      const int length =
-          draw == 0 ? 1
-                    : std::uniform_int_distribution<>(1, longest - first)(random);
+      const int length = draw == 0 ? 1
+                                   : std::uniform_int_distribution<>(
+                                         1, longest - first)(random);
       if (!chunks.Run(first, length)) return false;
       first += length;
     }
