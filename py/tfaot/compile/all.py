@@ -54,7 +54,7 @@ def compile_all(request: Request) -> None:
                 out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.cpu),
                 out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
                 out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
-                out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),
+                out_sources=tuple(os.path.join(folder, f"{name}.executor.cc") for folder in request.out_sources),
                 out_hlo=described("hlo_snapshot.pb"),
                 out_fingerprint=described("fingerprint.json"),
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),

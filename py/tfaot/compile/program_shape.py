@@ -41,7 +41,7 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
     """
     only = manifest.only(function.entry_point.name)
     entry = only.entry_points[0]
-    found = {
+    shapes = {
         "argument": module.parameters,
         "result": module.result.parts if module.result.dtype == "tuple" else (module.result,),
     }
@@ -57,10 +57,10 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
     }
     differences = []
     for kind in ("argument", "result"):
-        if len(found[kind]) != len(wanted[kind]):
-            differences.append(f"{len(found[kind])} {kind}s; the model has {len(wanted[kind])}")
+        if len(shapes[kind]) != len(wanted[kind]):
+            differences.append(f"{len(shapes[kind])} {kind}s; the model has {len(wanted[kind])}")
             continue
-        for actual, (tensor, shape) in zip(found[kind], wanted[kind], strict=True):
+        for actual, (tensor, shape) in zip(shapes[kind], wanted[kind], strict=True):
             if function.bucket and any(actual.dynamic) and len(shape) == len(actual.dims):
                 # A smaller bucket has smaller bounds.
                 shape = tuple(map(min, shape, actual.dims))

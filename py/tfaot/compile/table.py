@@ -145,16 +145,16 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
     """
     places: dict[str, int | None] = {}
     order = Order(subject) if isinstance(subject, Program) else None
-    for each in PASSES:
-        if isinstance(subject, each.on):
-            subject.running = each.name
+    for pass_ in PASSES:
+        if isinstance(subject, pass_.on):
+            subject.running = pass_.name
             try:
-                places[each.name] = each.rewrite(subject) if each.name in names else None
+                places[pass_.name] = pass_.rewrite(subject) if pass_.name in names else None
             except TfaotError:
                 raise
             except Exception as error:
-                raise PassError(each.name) from error
-            if places[each.name] and isinstance(subject, Program) and order:
+                raise PassError(pass_.name) from error
+            if places[pass_.name] and isinstance(subject, Program) and order:
                 order.keep()
                 subject.prune()
     return places

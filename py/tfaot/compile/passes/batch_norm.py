@@ -213,18 +213,18 @@ class _Folder:
 
     def _constants(self) -> set[str]:
         """Returns floating-point constants, and arithmetic on nothing else."""
-        found = {node.name for node in self._nodes.values() if node.op == "Const" and node.name not in self._kept}
+        constants = {node.name for node in self._nodes.values() if node.op == "Const" and node.name not in self._kept}
         missing: dict[str, int] = {}
-        pending = [*found]
+        pending = [*constants]
         while pending:
             for user in self._users[pending.pop()]:
                 node = user.node
                 if node.op in _ARITHMETIC or node.op in IDENTITIES:
                     missing[node.name] = missing.get(node.name, len(node.input)) - 1
                     if missing[node.name] == 0 and user.port == 0 and node.name not in self._kept:
-                        found.add(node.name)
+                        constants.add(node.name)
                         pending.append(node.name)
-        return found
+        return constants
 
     def _value(self, tensor: str) -> Array | None:
         """Evaluates a constant, or arithmetic on constants, in float64. Returns None for other tensors and large ones."""

@@ -82,7 +82,7 @@ def batch_weight_gradients(program: Program) -> int:
 
 def _sums(loop: Loop) -> list[_Sum]:
     """Returns the operands that steps only add to."""
-    found = []
+    sums = []
     for index, (argument, result) in enumerate(zip(loop.body.arguments, loop.body.results, strict=True)):
         terms: list[str] = []
         pending = [result]
@@ -101,8 +101,8 @@ def _sums(loop: Loop) -> list[_Sum]:
         used = len(loop.body.users(argument)) + len(loop.body.returned(argument))
         if terms.count(argument) == 1 and len(terms) > 1 and used == 1:
             terms.remove(argument)
-            found.append(_Sum(index, terms))
-    return found
+            sums.append(_Sum(index, terms))
+    return sums
 
 
 def _add_items(loops: Loops, loop: Loop) -> int:
@@ -170,7 +170,7 @@ class _Gathering:
             return 0
         self._shapes = self._loop.shapes()
         products = [(total, term, self._product(term)) for total in totals for term in total.terms]
-        return sum(self._gather(total, term, found) for total, term, found in products if found is not None)
+        return sum(self._gather(total, term, product) for total, term, product in products if product is not None)
 
     def _product(self, term: str) -> _Product | None:
         """Returns a term as a product xᵀ·dz that is cheaper outside the loop, or None."""
@@ -190,12 +190,12 @@ class _Gathering:
         return _Product(node, (x[0], x[1]), (dz[0], dz[1]))
 
     def _shape(self, tensor: str) -> tuple[int, ...] | None:
-        known = self._shapes.get(self._loop.body.resolve(tensor)) or self._shapes.get(tensor)
-        return complete(known.shape) if known else None
+        described = self._shapes.get(self._loop.body.resolve(tensor)) or self._shapes.get(tensor)
+        return complete(described.shape) if described else None
 
-    def _gather(self, total: _Sum, term: str, found: _Product) -> int:
+    def _gather(self, total: _Sum, term: str, product: _Product) -> int:
         """Moves a product out of the loop, and returns 1."""
-        node, x_shape, dz_shape = found.node, found.x, found.dz
+        node, x_shape, dz_shape = product.node, product.x, product.dz
         dtype = node.attr["T"].type
         x = self._at_hand(node.input[0], x_shape)
         dz = self._at_hand(node.input[1], dz_shape)
@@ -210,8 +210,8 @@ class _Gathering:
         ]
         shape = (x_shape[1], dz_shape[1])
         kinds = {"T": type_attribute(dtype), "transpose_a": True, "transpose_b": False}
-        product = self._loop.before("MatMul", node.name, operands, shape, dtype, **kinds)
-        self._take_out(total, term, product, shape, dtype)
+        gathered = self._loop.before("MatMul", node.name, operands, shape, dtype, **kinds)
+        self._take_out(total, term, gathered, shape, dtype)
         return 1
 
     def _at_hand(self, tensor: str, shape: tuple[int, ...]) -> _AllSteps | None:

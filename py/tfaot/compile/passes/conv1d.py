@@ -79,10 +79,10 @@ class _Finder:
     def _before(self, node: node_def_pb2.NodeDef, *ops: str) -> node_def_pb2.NodeDef | None:
         """Returns the node of the first operand if it is one of these ops, and nothing else uses it."""
         name, port = tensor_name(node.input[0])
-        found = self._nodes.get(name)
-        if found is None or port != 0 or found.op not in ops:
+        producer = self._nodes.get(name)
+        if producer is None or port != 0 or producer.op not in ops:
             return None
-        return found if self._alone(found) else None
+        return producer if self._alone(producer) else None
 
     def _after(self, node: node_def_pb2.NodeDef, op: str) -> node_def_pb2.NodeDef | None:
         """Returns the only user of a node if it is this op, and the node its first operand."""
@@ -100,7 +100,7 @@ class _Finder:
     def _constant(self, tensor: str) -> list[int] | None:
         """Returns the values of a constant of integers."""
         value: Array | None = constant_of(self._nodes, tensor, self._program.feeds)
-        return [int(each) for each in value.ravel()] if value is not None else None
+        return [int(size) for size in value.ravel()] if value is not None else None
 
     def _in_batch(
         self,

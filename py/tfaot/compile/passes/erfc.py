@@ -107,7 +107,7 @@ class _Erfc(Writer):
 
     def _polynomial(self, coefficients: Sequence[float], x: str, square: str) -> str:
         """Applies Estrin's scheme: adds neighbors in pairs, then pairs of these, with x, x², x⁴, …."""
-        terms, powers = [self._number(each) for each in coefficients], [square, x]
+        terms, powers = [self._number(coefficient) for coefficient in coefficients], [square, x]
         while len(terms) > 1:
             if not powers:
                 powers = [self._op("Square", x)]

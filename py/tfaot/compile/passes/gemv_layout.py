@@ -68,16 +68,16 @@ def _in_loops(program: Program) -> int:
     loops = Loops(program)
     count = 0
     for loop in loops.loops.values():
-        found = [
+        products = [
             (node, matrix)
             for node in loop.body.nodes.values()
             if _is_product(node) and (matrix := _constant(loops, loop, node.input[1])) is not None and _is_short(matrix)
         ]
-        if not found:
+        if not products:
             continue
         shapes = loop.shapes()
         changed = 0
-        for node, matrix in found:
+        for node, matrix in products:
             if shapes[node.input[0]].shape == (1, matrix.shape[0]):
                 operands, attributes = _swapped(node, matrix, loop.body.add)
                 loop.body.become(node, "Reshape", operands, **attributes)

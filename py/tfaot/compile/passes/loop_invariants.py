@@ -91,13 +91,13 @@ def _hoist_reads(loops: Loops, loop: Loop) -> int:
     count = 0
     if None in written:
         return 0
-    given: dict[int, str] = {}
+    arguments: dict[int, str] = {}
     for node in [node for node in loop.body.nodes.values() if node.op == "ReadVariableOp"]:
         index = loop.constant_argument(node.input[0])
         if index is None or loops.variable(loop.operands[index]) in written | {None}:
             continue
         dtype = node.attr["dtype"].type
-        if index not in given:
+        if index not in arguments:
             read = loops.program.add(
                 "ReadVariableOp",
                 f"{loop.name}/{node.name}",
@@ -106,8 +106,8 @@ def _hoist_reads(loops: Loops, loop: Loop) -> int:
                 dtype=type_attribute(dtype),
             )
             loops.added(read, loops.tensor_of_variable(loop.operands[index]))
-            given[index] = loop.give(f"{read.name}:0", dtype, f"{node.name}/value")
-        loop.body.become(node, "Identity", [given[index]], T=type_attribute(dtype))
+            arguments[index] = loop.give(f"{read.name}:0", dtype, f"{node.name}/value")
+        loop.body.become(node, "Identity", [arguments[index]], T=type_attribute(dtype))
         count += 1
     return count
 
@@ -118,17 +118,17 @@ def _unstack(loops: Loops, loop: Loop) -> int:
         popped = loop.popped(f"{node.name}:1")
         if popped is None:
             continue
-        found = _at_hand(loops, loop, node, popped)
-        if found is None:
+        value = _at_hand(loops, loop, node, popped)
+        if value is None:
             continue
         handle = loop.body.arguments[int(loop.body.argument(node.input[0]) or 0)]
         for other in loop.body.nodes.values():
             for position, operand in enumerate(other.input):
                 if operand == f"{node.name}:1":
-                    other.input[position] = found
+                    other.input[position] = value
                 elif operand == f"{node.name}:0":
                     other.input[position] = handle
-        replaced = {f"{node.name}:1": found, f"{node.name}:0": handle}
+        replaced = {f"{node.name}:1": value, f"{node.name}:0": handle}
         loop.body.results = [replaced.get(result, result) for result in loop.body.results]
         for other in loop.body.nodes.values():
             other.input[:] = [operand for operand in other.input if operand != f"^{node.name}"]
@@ -161,11 +161,11 @@ def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Poppe
         dtype=np.dtype(np.int32),
         value=np.array(shape, np.int32),
     )
-    given = loop.give(earlier.operands[item.index], types_pb2.DT_VARIANT, f"{node.name}/list")
+    outer = loop.give(earlier.operands[item.index], types_pb2.DT_VARIANT, f"{node.name}/list")
     read = loop.body.add(
         "TensorListGetItem",
         f"{node.name}/item",
-        [given, place, f"{sizes.name}:0"],
+        [outer, place, f"{sizes.name}:0"],
         element_dtype=type_attribute(dtype),
     )
     return f"{read.name}:0"

@@ -25,10 +25,10 @@ _CHANNELS = 8
 
 def pool_gradients(program: Program) -> int:
     """Rewrites gradients of max pooling, and returns how many."""
-    found = [(node, shape) for node, shape in images(program, "MaxPoolGrad") if _applies(node, shape)]
-    for node, shape in found:
+    gradients = [(node, shape) for node, shape in images(program, "MaxPoolGrad") if _applies(node, shape)]
+    for node, shape in gradients:
         _write(Writer(program, node), shape)
-    return len(found)
+    return len(gradients)
 
 
 def _applies(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> bool:

@@ -78,7 +78,7 @@ def _write(writer: Writer, images: int, shape: tuple[int, ...], out: tuple[int, 
     rows, channels = math.prod(shape[:-1]) // images, shape[-1]
     x, left = writer.node.input[0], rows
     while left > 1:
-        piece = max(each for each in range(1, _PIECE + 1) if left % each == 0)
+        piece = max(size for size in range(1, _PIECE + 1) if left % size == 0)
         piece = left if piece == 1 else piece  # a large prime number
         left //= piece
         x = writer.reshape(x, (images * left, piece, channels))

@@ -49,8 +49,8 @@ def _is_softmax(program: Program, nodes: Mapping[str, node_def_pb2.NodeDef], tot
     if f"{powers}:{port}" in program.feeds or nodes[powers].op != "Exp":
         return False
     return any(
-        each.op == "RealDiv" and [tensor_name(name) for name in each.input[:2]] == [(powers, port), (total.name, 0)]
-        for each in nodes.values()
+        node.op == "RealDiv" and [tensor_name(name) for name in node.input[:2]] == [(powers, port), (total.name, 0)]
+        for node in nodes.values()
     )
 
 
@@ -61,7 +61,7 @@ def _width(tensor: Tensor, axis: int) -> int:
     columns = tensor.shape[-1]
     if columns is None or not _WINDOW < columns <= _LONGEST:
         return 0
-    width = max(each for each in range(1, _WINDOW + 1) if columns % each == 0)
+    width = max(size for size in range(1, _WINDOW + 1) if columns % size == 0)
     return width if columns // width <= _WINDOW else 0
 
 

@@ -71,15 +71,15 @@ class _Product:
 def split_kv_matmul(program: Program) -> int:
     """Rewrites products, and returns how many."""
     nodes = program.nodes()
-    found = [
+    products = [
         node
         for node in nodes.values()
         if (node.op == "BatchMatMulV2" or (node.op == "Einsum" and node.attr["N"].i == 2))
         and node.attr["T"].type in FLOATS
     ]
-    tensors = program.tensors() if found else {}
+    tensors = program.tensors() if products else {}
     count = 0
-    for node in found:
+    for node in products:
         product = _product(program, nodes, tensors, node)
         if product is not None:
             _write(Writer(program, node), product)
@@ -102,7 +102,7 @@ def _product(
         _origin(program, nodes, tensor, axes, sizes)
         for tensor, axes, sizes in zip(node.input[:2], letters[:2], (left, right), strict=True)
     )
-    out = "".join(each for each, size in result.items() if size != 1)
+    out = "".join(letter for letter, size in result.items() if size != 1)
     for row, matrix in ((first, second), (second, first)):
         if len(matrix.axes) != 3 or len(out) != 2 or not row.axes.keys() < matrix.axes.keys():
             continue
@@ -132,8 +132,8 @@ def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
         equation = node.attr["equation"].s.decode().replace(" ", "")
         operands, _, result = equation.partition("->")
         letters = [*operands.split(","), result]
-        simple = all(len({*each}) == len(each) and "." not in each for each in letters)
-        return letters if simple and [len(each) for each in letters] == ranks else None
+        simple = all(len({*term}) == len(term) and "." not in term for term in letters)
+        return letters if simple and [len(term) for term in letters] == ranks else None
     if len({*ranks}) > 1:
         return None
     batch, (m, k, n) = string.ascii_lowercase[: ranks[0] - 2], "MKN"
@@ -153,7 +153,7 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
         elif node.op not in IDENTITIES:
             break
         tensor = node.input[0]
-    return _Operand(tensor, {each: sizes[each] for each in letters if sizes[each] != 1})
+    return _Operand(tensor, {letter: sizes[letter] for letter in letters if sizes[letter] != 1})
 
 
 def _parts(
@@ -172,18 +172,18 @@ def _parts(
         return ()
     *joining, axis = node.input
     number = constant_of(nodes, axis, program.feeds)
-    shapes = [complete(tensors[_full(each)].shape) for each in (tensor, *joining)]
+    shapes = [complete(tensors[_full(part)].shape) for part in (tensor, *joining)]
     if number is None or len(joining) != 2 or None in shapes:
         return ()
     whole, *rest = (shape or () for shape in shapes)
     place = int(number)
     # A change of shape can split the other axes, but it must keep this one.
     letters = [*matrix.axes]
-    before = math.prod(matrix.axes[each] for each in letters[: letters.index(joined)])
+    before = math.prod(matrix.axes[letter] for letter in letters[: letters.index(joined)])
     if whole[place] != matrix.axes[joined] or math.prod(whole[:place]) != before:
         return ()
     return tuple(
-        _Operand(each, matrix.axes | {joined: shape[place]}) for each, shape in zip(joining, rest, strict=True)
+        _Operand(name, matrix.axes | {joined: shape[place]}) for name, shape in zip(joining, rest, strict=True)
     )
 
 
@@ -193,12 +193,12 @@ def _write(writer: Writer, product: _Product) -> None:
     def ordered(tensor: str, axes: _Axes, wanted: Sequence[str]) -> str:
         """Returns a tensor with its axes in some order."""
         tensor = writer.reshape(tensor, [*axes.values()])
-        order = [[*axes].index(each) for each in wanted]
+        order = [[*axes].index(axis) for axis in wanted]
         return tensor if order == sorted(order) else add("Transpose", tensor, writer.constant(order), Tperm=int32)
 
     head, inner, joined = product.head, product.inner, product.joined
     (remaining,) = {*product.result} - {head}
-    whole = product.row.axes | {each: size for part in product.parts for each, size in part.axes.items()}
+    whole = product.row.axes | {letter: size for part in product.parts for letter, size in part.axes.items()}
     row = ordered(product.row.tensor, product.row.axes, [head, inner])
     results, start = [], 0
     for part in product.parts:
@@ -208,7 +208,7 @@ def _write(writer: Writer, product: _Product) -> None:
             start += sizes[inner]
         own = writer.reshape(own, [sizes[head], 1, sizes[inner]])
         # What is adjacent in memory stays adjacent.
-        order = [head, *(each for each in sizes if each != head)]
+        order = [head, *(axis for axis in sizes if axis != head)]
         matrix = ordered(part.tensor, sizes, order)
         one = add("BatchMatMulV2", own, matrix, adj_x=False, adj_y=order[-1] == inner)
         results.append(writer.reshape(one, [sizes[head], sizes[remaining]]))

@@ -45,12 +45,12 @@ def _unroll(loops: Loops, loop: Loop) -> None:
     needed = body.needed(body.results)
     values = [*loop.operands]
     for step in range(loop.steps.trips or 0):
-        known = dict(zip(body.arguments, values, strict=True))
+        bound = dict(zip(body.arguments, values, strict=True))
         names = {name: program.unique(f"{loop.name}/{step}/{name}") for name in body.nodes if name in needed}
 
-        def outside(tensor: str, known: dict[str, str] = known, names: dict[str, str] = names) -> str:
+        def outside(tensor: str, bound: dict[str, str] = bound, names: dict[str, str] = names) -> str:
             name, port = tensor_name(tensor)
-            return known[tensor] if tensor in known else f"{names[name]}:{port}"
+            return bound[tensor] if tensor in bound else f"{names[name]}:{port}"
 
         for name, copy_name in names.items():
             copy = program.graph.node.add()

@@ -80,10 +80,10 @@ class _Reader:
         self._owner = {name: one for one in module.computations.values() for name in one.instructions}
         self._kernels = dict(kernels(module))
         self._products = [
-            each
+            instruction
             for one in module.computations.values()
-            for each in one.instructions.values()
-            if each.opcode in _PRODUCTS
+            for instruction in one.instructions.values()
+            if instruction.opcode in _PRODUCTS
         ]
         self._steps: list[dict[str, Any]] = []
         self._loops: list[tuple[int, int]] = []
@@ -154,7 +154,7 @@ class _Reader:
         if instruction.opcode in (*_PRODUCTS, "ragged-dot", *cost.REDUCTIONS):
             return operations
         bodies = (self._module.computations[name] for name in instruction.called)
-        inner = sum(self._operations(each) for body in bodies for each in body.instructions.values())
+        inner = sum(self._operations(instruction) for body in bodies for instruction in body.instructions.values())
         if instruction.called and instruction.opcode not in ("custom-call", "map"):
             return inner
         return 0 if instruction.opcode in _FREE else operations

@@ -95,10 +95,10 @@ class Loop:
 
     def scalar(self, values: Indices, name: str) -> str | None:
         """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them."""
-        found = self.steps.offset(values)
-        if found is None:
+        counter = self.steps.offset(values)
+        if counter is None:
             return None
-        index, op, offset = found
+        index, op, offset = counter
         argument = self.body.arguments[index]
         if op == "AddV2" and not offset:
             return argument
@@ -156,16 +156,16 @@ class Loop:
         import tensorflow as tf
 
         graph = self.body.graph()
-        known: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for argument, operand, dtype in zip(self.body.arguments, self.operands, self.body.types, strict=True):
-            found = self._loops.tensor(operand)
-            known[argument] = Tensor(found.shape if found and dtype != types_pb2.DT_RESOURCE else None, dtype)
+            described = self._loops.tensor(operand)
+            tensors[argument] = Tensor(described.shape if described and dtype != types_pb2.DT_RESOURCE else None, dtype)
         renamed: dict[str, str] = {}
         for node in self.body.nodes.values():
             if node.op == "TensorListPopBack" and (popped := self.popped(f"{node.name}:1")):
                 shape = self._loops.element_shape(popped.loop.operands[popped.index])
-                known[f"{node.name}:1"] = Tensor(shape, node.attr["element_dtype"].type)
-        for index, (tensor, value) in enumerate(known.items()):
+                tensors[f"{node.name}:1"] = Tensor(shape, node.attr["element_dtype"].type)
+        for index, (tensor, value) in enumerate(tensors.items()):
             name = tensor_name(tensor)[0]
             if name in self.body.nodes:
                 name = renamed[tensor] = f"{name}/tfaot_{index}"
@@ -182,7 +182,7 @@ class Loop:
                 for operation in built.get_operations()
                 for tensor in operation.outputs
             }
-        return result | known
+        return result | tensors
 
     def give(self, operand: str, dtype: int, name: str) -> str:
         """Makes the body pass on a tensor of the graph unchanged. Returns the body's argument, which gets a name."""

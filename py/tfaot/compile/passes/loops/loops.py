@@ -86,21 +86,21 @@ class Loops:
     def tensor(self, tensor: str) -> Tensor | None:
         """Returns the known dtype and shape of a tensor of the graph."""
         tensor = canonical(tensor)
-        known = self._tensors.get(self.resolve(tensor)) or self._tensors.get(tensor)
+        described = self._tensors.get(self.resolve(tensor)) or self._tensors.get(tensor)
         name, port = tensor_name(tensor)
-        if (known is None or known.shape is None) and name in self.loops:
-            known = self.tensor(self.loops[name].operands[port]) or known
-        return known
+        if (described is None or described.shape is None) and name in self.loops:
+            described = self.tensor(self.loops[name].operands[port]) or described
+        return described
 
     def dtype(self, tensor: str) -> int:
         """Returns the `tensorflow.DataType` of a tensor of the graph."""
-        known = self._tensors[canonical(tensor)]
-        return known.dtype
+        described = self._tensors[canonical(tensor)]
+        return described.dtype
 
     def shape(self, tensor: str) -> tuple[int, ...] | None:
         """Returns the shape of a tensor of the graph, or None if a size isn't known."""
-        known = self.tensor(tensor)
-        return complete(known.shape) if known else None
+        described = self.tensor(tensor)
+        return complete(described.shape) if described else None
 
     def variable(self, handle: str) -> str | None:
         """Returns the shared name of the variable that a handle belongs to, or None if it is unknown."""

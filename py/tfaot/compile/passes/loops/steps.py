@@ -123,7 +123,7 @@ class Steps:
             return pushed[::-1][steps] if pushed is not None else None
         if node.op not in SCALARS or tensor_name(tensor)[1] != 0:
             return None
-        operands = [self._evaluate(body, each, steps, memo) for each in node.input if not each.startswith("^")]
+        operands = [self._evaluate(body, operand, steps, memo) for operand in node.input if not operand.startswith("^")]
         if any(operand is None for operand in operands):
             return None
         # TensorFlow refuses to divide by zero. XLA computes a result of its own.

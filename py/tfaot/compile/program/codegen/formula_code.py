@@ -53,9 +53,9 @@ _CODE = {
 def code(formula: Formula) -> dict[str, Any]:
     """Returns the names that the template of a formula uses."""
     dtype = formula.dtype
-    places = {each.place for each in formula.operations if each.opcode == "scalar"}
-    read = {each.place for each in formula.operations if each.opcode == "array"}
-    slow = sum(each.opcode in SLOW for each in formula.operations)
+    places = {operation.place for operation in formula.operations if operation.opcode == "scalar"}
+    read = {operation.place for operation in formula.operations if operation.opcode == "array"}
+    slow = sum(operation.opcode in SLOW for operation in formula.operations)
     return {
         "arrays": 1 + max(read | {place for place, _ in formula.results}),
         # A multiply-add for each two bytes of a float that move, as measured. Slow operations take as long.
@@ -64,7 +64,7 @@ def code(formula: Formula) -> dict[str, Any]:
         "results": formula.results,
         "scalars": sorted(places),
         "scalar_count": 1 + max(places, default=-1),
-        "values": [_value(each, dtype) for each in formula.operations],
+        "values": [_value(operation, dtype) for operation in formula.operations],
     }
 
 

@@ -25,8 +25,10 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
     number = {index: place for part in parts for place, index in enumerate(part.reductions)}
     """The place of each reduction in its stage."""
     uses = Counter(value for _, value in (*formula.arrays, *formula.values))
-    uses.update(operand for each in operations for operand in each.operands)
-    used = {operand for each in operations for operand in each.operands} | {value for _, value in formula.values}
+    uses.update(operand for operation in operations for operand in operation.operands)
+    used = {operand for operation in operations for operand in operation.operands} | {
+        value for _, value in formula.values
+    }
     used |= {value for part in parts for value in part.goals}
     rows = [index for index in sorted(floats(operations) & used) if index not in whole]
     ready = _ready(operations, parts)
@@ -54,7 +56,7 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
             product = part.operations[value].opcode == "multiply" and value in whole and uses[value] == 1
             if operations[index].opcode == "sum" and product:
                 products.add(value)
-        inner = [each for each in part.computed if each not in products]
+        inner = [index for index in part.computed if index not in products]
         at = [f"const auto v{index} = {_value(formula, part.operations, whole, index)};" for index in inner]
         stored = [*part.keeps, *(formula.arrays if last else ())]
         at += [
@@ -63,7 +65,7 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
         for index, value in zip(part.reductions, part.goals, strict=False):
             sum_ = f"sums[{number[index]}]"
             if value in products:
-                left, right = (_operand(operations, whole, each) for each in operations[value].operands)
+                left, right = (_operand(operations, whole, operand) for operand in operations[value].operands)
                 at.append(f"{sum_} = kernels::MultiplyAdd({left}, {right}, {sum_});")
             else:
                 combine = f"kernels::{_COMBINED[operations[index].opcode]}()"
@@ -73,7 +75,9 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
         slow += sum(part.operations[index].opcode in SLOW for index in inner)
 
     def places(opcode: str, results: Sequence[tuple[int, int]] = ()) -> int:
-        numbers = {each.place for each in operations if each.opcode == opcode} | {place for place, _ in results}
+        numbers = {operation.place for operation in operations if operation.opcode == opcode} | {
+            place for place, _ in results
+        }
         return 1 + max(numbers, default=-1)
 
     combined = (
@@ -87,7 +91,7 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
         "row": rows,
         "scalars": places("scalar"),
         "stages": written,
-        "sums": [f"std::tuple<{each}>" for each in combined],
+        "sums": [f"std::tuple<{types}>" for types in combined],
         "values": places("row", formula.values),
         "vectors": len(formula.vectors),
         "writes": str(bool(formula.arrays)).lower(),
@@ -98,47 +102,49 @@ def _ready(operations: Sequence[Operation], parts: Sequence[Stage]) -> list[int]
     """Returns the stage that can use each operation."""
     after = {index: stage + 1 for stage, part in enumerate(parts) for index in part.reductions}
     ready: list[int] = []
-    for index, each in enumerate(operations):
-        ready.append(after.get(index) or max((ready[operand] for operand in each.operands), default=0))
+    for index, operation in enumerate(operations):
+        ready.append(after.get(index) or max((ready[operand] for operand in operation.operands), default=0))
     return ready
 
 
 def _row_value(operations: Sequence[Operation], index: int, number: Mapping[int, int]) -> str:
-    each = operations[index]
-    if each.opcode in REDUCTIONS:
+    operation = operations[index]
+    if operation.opcode in REDUCTIONS:
         return f"kernels::Load(sums[{number[index]}] + r)"
-    if each.opcode == "scalar":
-        return f"kernels::All<V>(kernels::Get<float, float>(scalars[{each.place}], 0))"
-    if each.opcode == "constant":
-        return constant(each, "float")
-    if each.opcode == "integer":
-        return integer(each)
-    known = floats(operations)
+    if operation.opcode == "scalar":
+        return f"kernels::All<V>(kernels::Get<float, float>(scalars[{operation.place}], 0))"
+    if operation.opcode == "constant":
+        return constant(operation, "float")
+    if operation.opcode == "integer":
+        return integer(operation)
+    float_values = floats(operations)
     operands = [
-        f"kernels::Load(rows.r{operand} + r)" if operand in known else f"({_row_value(operations, operand, number)})"
-        for operand in each.operands
+        f"kernels::Load(rows.r{operand} + r)"
+        if operand in float_values
+        else f"({_row_value(operations, operand, number)})"
+        for operand in operation.operands
     ]
-    return arithmetic(each, operands, "float", "V")
+    return arithmetic(operation, operands, "float", "V")
 
 
 def _value(formula: RowFormula, operations: Sequence[Operation], whole: set[int], index: int) -> str:
-    each = operations[index]
-    if each.opcode == "iota":
-        if not each.text:
+    operation = operations[index]
+    if operation.opcode == "iota":
+        if not operation.text:
             return "kernels::Numbers<V>(j)"
-        by, count = each.text.split()
+        by, count = operation.text.split()
         return f"kernels::All<kernels::Bits<V>>(static_cast<std::uint32_t>(row / {by} % {count}))"
-    if each.opcode == "array":
-        return _read(each.text).format(f"arrays[{each.place}], i")
-    if each.opcode == "column":
-        vector = formula.vectors[each.place]
+    if operation.opcode == "array":
+        return _read(operation.text).format(f"arrays[{operation.place}], i")
+    if operation.opcode == "column":
+        vector = formula.vectors[operation.place]
         row = f"kernels::Repeated<{vector.group}, {vector.period}>(row)"
         if vector.single:
-            value, scalar = ("kernels::Bits<V>", "std::uint32_t") if each.text else ("V", "float")
-            return f"kernels::All<{value}>(kernels::Get<{scalar}, {scalar}>(vectors[{each.place}], {row}))"
+            value, scalar = ("kernels::Bits<V>", "std::uint32_t") if operation.text else ("V", "float")
+            return f"kernels::All<{value}>(kernels::Get<{scalar}, {scalar}>(vectors[{operation.place}], {row}))"
         index_ = "j" if vector.period == 1 and not vector.group else f"j + kColumns * {row}"
-        return _read(each.text).format(f"vectors[{each.place}], {index_}")
-    return arithmetic(each, [_operand(operations, whole, operand) for operand in each.operands], "float", "V")
+        return _read(operation.text).format(f"vectors[{operation.place}], {index_}")
+    return arithmetic(operation, [_operand(operations, whole, operand) for operand in operation.operands], "float", "V")
 
 
 def _read(dtype: str) -> str:
@@ -149,11 +155,11 @@ def _read(dtype: str) -> str:
 
 
 def _operand(operations: Sequence[Operation], whole: set[int], index: int) -> str:
-    each = operations[index]
+    operation = operations[index]
     if index in whole:
         return f"v{index}"
-    if each.opcode == "integer":
-        return integer(each)
+    if operation.opcode == "integer":
+        return integer(operation)
     if index in floats(operations):
         return f"kernels::All<V>(rows.r{index}[r])"
-    return f"({arithmetic(each, [_operand(operations, whole, operand) for operand in each.operands], 'float', 'V')})"
+    return f"({arithmetic(operation, [_operand(operations, whole, operand) for operand in operation.operands], 'float', 'V')})"

@@ -74,7 +74,7 @@ def pack(
     moves: dict[str, dict[int, _Move]] = {isa: {} for isa in compiled.functions}
     count = 0
     for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
-        products = [each for each in uses.products if applies(each)]
+        products = [product for product in uses.products if applies(product)]
         stays = uses.other or len(products) < len(uses.products)
         if index in compiled.packed or not products:
             continue
@@ -87,7 +87,7 @@ def pack(
         if contents is None:
             compiled.missed(symbol, "the packing can't store its values, or saves nothing")
             continue
-        if any(packed(constant.value, each) != contents for each in rest):
+        if any(packed(constant.value, layout) != contents for layout in rest):
             compiled.missed(symbol, "its products read it in different orders")
             continue
         for isa, buffer, symbol in constant.places:
@@ -121,8 +121,8 @@ def facts(packing: str) -> tuple[str, ...]:
     panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
     block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
     stream = (f"::tfaot::kernels::kStreamColumns == {STREAM}",)
-    known = {"none": (), "panels": (panels,), "winograd": (panels, block)}
-    return stream if packing in STREAMS else known[packing]
+    blocks = {"none": (), "panels": (panels,), "winograd": (panels, block)}
+    return stream if packing in STREAMS else blocks[packing]
 
 
 def matrix(product: Product) -> tuple[int, int]:

@@ -40,10 +40,10 @@ def pack_loops(compiled: Compiled) -> int:
     Returns:
       The number of right sides at the level with the most.
     """
-    if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
+    if not any(isinstance(thunk, For | While) for one in compiled.functions.values() for thunk in walk(one.thunks)):
         return 0
     compiled.change(lambda function: _packed(compiled, function))
-    return compiled.most(lambda each: isinstance(each, Pack))
+    return compiled.most(lambda thunk: isinstance(thunk, Pack))
 
 
 def _packed(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
@@ -65,9 +65,9 @@ class _Packer:
         for thunk in sequence:
             inside = thunk
             if isinstance(thunk, While) or (isinstance(thunk, For) and thunk.trips >= _TRIPS):
-                found = self._packs(thunk)
-                result += dict.fromkeys(found.values())
-                inside = _with(thunk, found)
+                packs = self._packs(thunk)
+                result += dict.fromkeys(packs.values())
+                inside = _with(thunk, packs)
             elif isinstance(thunk, For):
                 for dot in filter(_has_panels, walk((thunk,))):
                     self._missed(dot, f"its loop has {thunk.trips} steps")
@@ -78,7 +78,7 @@ class _Packer:
         """Returns how to pack the right sides that a loop doesn't change, by product. Products may share one."""
         written = [place for thunk in walk((loop,)) if not thunk.bodies for place in thunk.uses().changes]
         shared: dict[Pack, Pack] = {}
-        found: dict[Dot, Pack] = {}
+        packs: dict[Dot, Pack] = {}
         for dot in walk((loop,)):
             if not isinstance(dot, Dot) or not _has_panels(dot):
                 continue
@@ -92,20 +92,20 @@ class _Packer:
             if pack not in shared:
                 shared[pack] = dataclasses.replace(pack, out=Slice(len(self.buffers), 0))
                 self.buffers.append(Buffer(size, "temp", None, None))
-            found[dot] = shared[pack]
-        return found
+            packs[dot] = shared[pack]
+        return packs
 
 
 def _has_panels(thunk: Thunk) -> bool:
     return isinstance(thunk, Dot) and thunk.packing == "none" and has_panels(thunk)
 
 
-def _with(loop: Thunk, found: dict[Dot, Pack]) -> Thunk:
+def _with(loop: Thunk, packs: dict[Dot, Pack]) -> Thunk:
     """Returns a loop whose products use packed right sides."""
 
     def changed(thunk: Thunk) -> Thunk:
-        if isinstance(thunk, Dot) and (pack := found.get(thunk)):
+        if isinstance(thunk, Dot) and (pack := packs.get(thunk)):
             return dataclasses.replace(thunk, lhs=pack.out, packing="panels")
-        return _with(thunk, found)
+        return _with(thunk, packs)
 
     return loop.with_bodies(lambda body: tuple(map(changed, body)))

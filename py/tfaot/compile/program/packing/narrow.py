@@ -89,10 +89,10 @@ def _bfloat16(values: memoryview, product: packing.Product) -> bytes | None:
 def _int8(values: memoryview, product: packing.Product) -> bytes | None:
     """Packs factors, and blocks of two rows: word j of 16 has columns j and j + 16 of the first row, and of the second."""
     matrix = packing.values(values, product, np.float32)
-    found = int8_of(matrix)
-    if found is None:
+    quantized = int8_of(matrix)
+    if quantized is None:
         return None
-    integers, factors = found
+    integers, factors = quantized
     filled = padded(integers, 2)
     depth, columns = filled.shape
     blocks = filled.reshape(depth // 2, 2, columns // packing.STREAM, 2, 16).transpose(2, 0, 4, 1, 3)

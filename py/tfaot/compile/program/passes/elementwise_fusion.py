@@ -118,12 +118,15 @@ def _read(stored: Value) -> _Kernel | None:
         if value.op == "broadcast" or (value.op == "bitcast" and value.same == operand.same):
             return done[operand.same]
         # The same index is the same place in all arrays only if they have the same shape and layout.
-        alike = (each.type.dims == value.type.dims and each.type.layout == value.type.layout for each in value.operands)
+        alike = (
+            operand.type.dims == value.type.dims and operand.type.layout == value.type.layout
+            for operand in value.operands
+        )
         if not value.operands or not all(
-            same or each.count == 1 for same, each in zip(alike, value.operands, strict=True)
+            same or operand.count == 1 for same, operand in zip(alike, value.operands, strict=True)
         ):
             return None
-        return arithmetic(value, tuple(done[each.same] for each in value.operands), formula.operations, dtype)
+        return arithmetic(value, tuple(done[operand.same] for operand in value.operands), formula.operations, dtype)
 
     for value in in_order(stored.operands[0]):
         made = read(value)

@@ -91,9 +91,9 @@ def finishes(stored: Value) -> Iterator[Finish]:
     for bound in PATTERN.matches(stored, {}):
         low, high = bound.get("low", -math.inf), bound.get("high", math.inf)
         operands: dict[str, Value] = {name: bound[name] for name in ("bias", "addend", "addend_bias") if name in bound}
-        if low > high or any(each.same == bound["sum"].same for each in operands.values()):
+        if low > high or any(operand.same == bound["sum"].same for operand in operands.values()):
             continue
-        places = {name: each.place for name, each in operands.items() if each.place}
+        places = {name: operand.place for name, operand in operands.items() if operand.place}
         bias, addend, addend_bias = (
             places[name][0] if name in places else None for name in ("bias", "addend", "addend_bias")
         )
@@ -109,7 +109,7 @@ def epilogues(compiled: Compiled) -> int:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
     compiled.change(lambda function: attach(compiled, function))
-    return compiled.most(lambda each: isinstance(each, Dot | Convolution) and each.epilogue is not None)
+    return compiled.most(lambda thunk: isinstance(thunk, Dot | Convolution) and thunk.epilogue is not None)
 
 
 def attach(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
@@ -153,11 +153,11 @@ class _Attacher:
     def sequence(self, thunks: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
         """Returns the thunks with kernels attached, also in loops, where a result may be needed in the next step."""
         graph = self._compiled.graph(self._function, thunks)
-        sequence: list[Thunk | None] = [each.with_bodies(lambda body: self.sequence(body, set())) for each in thunks]
+        sequence: list[Thunk | None] = [thunk.with_bodies(lambda body: self.sequence(body, set())) for thunk in thunks]
         for index, stored in enumerate(graph.results):
             if stored is not None and (reason := self._attach(graph, sequence, index, stored, temporary)):
                 self._compiled.missed(thunks[index], reason)
-        return tuple(each for each in sequence if each)
+        return tuple(thunk for thunk in sequence if thunk)
 
     def _attach(
         self, graph: Graph, sequence: list[Thunk | None], index: int, stored: Value, temporary: set[int]
@@ -183,8 +183,8 @@ class _Attacher:
             for at in (here, index):
                 call = self._finished(sequence, members, product, way, temporary, at)
                 if isinstance(call, Thunk):
-                    for each in members:
-                        sequence[each] = None
+                    for member in members:
+                        sequence[member] = None
                     sequence[at] = call
                     return ""
                 reason = reason or call
@@ -215,8 +215,8 @@ class _Attacher:
             return dataclasses.replace(product, out=epilogue.out, epilogue=epilogue)
 
         _, *reads = product.places
-        inputs = [(_since(sequence, here, each), each) for each in reads]
-        inputs += [(each.since, each.place) for each in way.inputs if each.place]
+        inputs = [(_since(sequence, here, place), place) for place in reads]
+        inputs += [(value.since, value.place) for value in way.inputs if value.place]
         return merged(sequence, members, inputs, call, temporary, at)
 
     def _staged(
@@ -229,21 +229,21 @@ class _Attacher:
     ) -> bool:
         """Moves the input of a product to a buffer of its own, if that lets the product have an epilogue."""
         here = way.sum.since
-        index = next((each for each in reversed(range(here)) if sequence[each]), here)
+        index = next((position for position in reversed(range(here)) if sequence[position]), here)
         before = sequence[index]
-        if any(sequence[each] for each in range(here + 1, max(members)) if each not in members):
+        if any(sequence[position] for position in range(here + 1, max(members)) if position not in members):
             return False
         if not isinstance(before, Dot | Convolution) or before.epilogue is None:
             return False
         _, *reads = product.places
         # A product of columns has the rows on its right side.
         place = product.rhs if isinstance(product, Dot) else product.input
-        inputs = [each for each in reads if each[0] == place]
+        inputs = [read for read in reads if read[0] == place]
         if inputs != [(before.epilogue.out, before.places[0][1])]:
             return False
         (moved,) = inputs
-        others = [*(each for each in reads if each[0] != place), *way.places.values()]
-        if any(overlap(moved, each) for each in others) or any(
+        others = [*(read for read in reads if read[0] != place), *way.places.values()]
+        if any(overlap(moved, other) for other in others) or any(
             at.buffer == self._staging.buffer for at, _ in before.places
         ):
             return False
@@ -259,8 +259,8 @@ class _Attacher:
         epilogue = dataclasses.replace(before.epilogue, out=self._staging)
         out = self._staging if before.out == before.epilogue.out else before.out
         sequence[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
-        for each in members:
-            sequence[each] = None
+        for member in members:
+            sequence[member] = None
         sequence[here] = call
         return True
 
@@ -269,7 +269,7 @@ def _since(sequence: Sequence[Thunk | None], before: int, place: Place) -> int:
     """Returns the index of the thunk from which on a place has what a thunk reads there."""
     for index in reversed(range(before)):
         thunk = sequence[index]
-        if thunk and any(overlap(place, each) for each in thunk.uses().changes):
+        if thunk and any(overlap(place, change) for change in thunk.uses().changes):
             return index
     return -1
 

@@ -72,7 +72,7 @@ _DEEPEST = 200
 def row_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels, and returns the number of calls at the level with the most."""
     compiled.change(lambda function: merge(compiled, function))
-    return compiled.most(lambda each: isinstance(each, RowSweep))
+    return compiled.most(lambda thunk: isinstance(thunk, RowSweep))
 
 
 def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
@@ -94,7 +94,7 @@ def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
                 remove_unused(sequence, last, read, function.temporary)
             elif chain.reason:
                 compiled.missed(function.thunks[last], chain.reason)
-    return dataclasses.replace(function, thunks=tuple(each for each in sequence if each))
+    return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
 
 
 def _shape(root: Value) -> tuple[int, int] | None:
@@ -107,9 +107,9 @@ def _shape(root: Value) -> tuple[int, int] | None:
             shapes.add((value.count // max(value.shape[-1], 1), value.shape[-1]))
     if not shapes:  # what an only row repeats is a single value
         reductions = (reduction(value.bare) for value in in_order(root.operands[0]) if value.count == 1)
-        shapes |= {(1, each.columns) for each in reductions if each and each.columns == root.count}
+        shapes |= {(1, reduction.columns) for reduction in reductions if reduction and reduction.columns == root.count}
     most = max((rows * columns for rows, columns in shapes), default=0)
-    whole = [each for each in shapes if each[0] * each[1] == most]
+    whole = [shape for shape in shapes if shape[0] * shape[1] == most]
     return whole[0] if len(whole) == 1 else None
 
 
@@ -161,14 +161,14 @@ class _Formula:
     @property
     def reduces(self) -> bool:
         """Whether the values of a row are combined."""
-        return any(each.opcode in REDUCTIONS for each in self._formula.operations)
+        return any(operation.opcode in REDUCTIONS for operation in self._formula.operations)
 
     @property
     def adds_powers(self) -> bool:
         """Whether exponentials are added up, as in a softmax and its logarithm."""
         operations = self._formula.operations
-        sums = [each.operands[0] for each in operations if each.opcode == "sum"]
-        return any(operations[each].opcode == "exponential" for each in sums)
+        sums = [operation.operands[0] for operation in operations if operation.opcode == "sum"]
+        return any(operations[summand].opcode == "exponential" for summand in sums)
 
     @property
     def operations(self) -> Sequence[Operation]:
@@ -177,7 +177,7 @@ class _Formula:
 
     def call(self, stored: Sequence[int]) -> RowSweep | None:
         """Returns the call that stores the results of some members."""
-        if any(each not in self._results for each in stored):
+        if any(result not in self._results for result in stored):
             return None
         operations = self._formula.operations
         order = needed(operations, [self._results[member][2] for member in stored])
@@ -185,19 +185,21 @@ class _Formula:
         places: dict[str, list[Slice]] = {kind: [] for kind in self._places}
         vectors: list[tuple[Slice, Vector]] = []
         moved = []
-        for each in (operations[index] for index in order):
-            place = each.place
-            if each.opcode in places:
-                place = index_of(places[each.opcode], self._places[each.opcode][place])
-            elif each.opcode == "column":
+        for operation in (operations[index] for index in order):
+            place = operation.place
+            if operation.opcode in places:
+                place = index_of(places[operation.opcode], self._places[operation.opcode][place])
+            elif operation.opcode == "column":
                 place = index_of(vectors, self._vectors[place])
             moved.append(
-                dataclasses.replace(each, operands=tuple(number[operand] for operand in each.operands), place=place)
+                dataclasses.replace(
+                    operation, operands=tuple(number[operand] for operand in operation.operands), place=place
+                )
             )
         written: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
         for kind, at, value in (self._results[member] for member in stored):
             written[kind].append((index_of(places[kind], at), number[value]))
-        dtypes = {(each.place, each.text) for each in moved if each.opcode == "array"}
+        dtypes = {(operation.place, operation.text) for operation in moved if operation.opcode == "array"}
         dtypes |= {(place, "") for place, _ in written["array"]}
         if len(dtypes) > len({place for place, _ in dtypes}):
             return None  # bytes that are read as two dtypes
@@ -265,7 +267,7 @@ class _Formula:
             combined = [opcode for opcode, way in REDUCTIONS.items() if way == (reduced.combiner, reduced.start)]
             if not combined:
                 raise _Unreadable
-            self.through |= {each.since for each in reduced.through}
+            self.through |= {value.since for value in reduced.through}
             return self._formula.add(Operation(combined[0], (self._at(reduced.rows, _ARRAY, depth),)))
         if value.op == "iota":
             return self._formula.add(self._number(value, value.dims[0], kind))
@@ -276,10 +278,11 @@ class _Formula:
             one = self._formula.add(Operation("constant", text="1.0"))
             part = self._formula.add(Operation("divide", (one, self._at(bound["sum"], _ROW, depth))))
             return self._formula.add(Operation("multiply", (self._at(bound["powers"], kind, depth), part)))
-        if not value.operands or any(each.shape not in (value.shape, ()) for each in value.operands):
+        if not value.operands or any(operand.shape not in (value.shape, ()) for operand in value.operands):
             raise _Unreadable
         operands = tuple(
-            self._at(each, kind if each.shape == value.shape else self._scalar, depth) for each in value.operands
+            self._at(operand, kind if operand.shape == value.shape else self._scalar, depth)
+            for operand in value.operands
         )
         return self._add(arithmetic(value, operands, self._formula.operations, "f32"))
 
@@ -370,17 +373,17 @@ def _rows_of(shape: Sequence[int], kept: Sequence[int]) -> tuple[int, int]:
 def _with_peaks(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
     """Returns operations in which the largest value can be anything for a row with NaN, if the sum of its powers then says so."""
     needs: list[set[int]] = []
-    for index, each in enumerate(operations):
-        needs.append({index}.union(*(needs[operand] for operand in each.operands)))
+    for index, operation in enumerate(operations):
+        needs.append({index}.union(*(needs[operand] for operand in operation.operands)))
     if any(
-        each.opcode in ("compare", "select") and "largest" in (operations[at].opcode for at in needs[index])
-        for index, each in enumerate(operations)
+        operation.opcode in ("compare", "select") and "largest" in (operations[at].opcode for at in needs[index])
+        for index, operation in enumerate(operations)
     ):
         return tuple(operations)
     changed = [*operations]
-    for index, each in enumerate(operations):
-        if each.opcode == "largest":
-            less = Operation("subtract", (*each.operands, index))
+    for index, operation in enumerate(operations):
+        if operation.opcode == "largest":
+            less = Operation("subtract", (*operation.operands, index))
             sums = {
                 at
                 for at, sum_ in enumerate(operations)
@@ -390,7 +393,7 @@ def _with_peaks(operations: Sequence[Operation], results: Sequence[int]) -> tupl
             }
             used = all(user == less for user in operations if index in user.operands) and index not in results
             if used and all(needs[result] & sums for result in results if index in needs[result]):
-                changed[index] = dataclasses.replace(each, opcode="peak")
+                changed[index] = dataclasses.replace(operation, opcode="peak")
     return tuple(changed)
 
 
@@ -442,7 +445,7 @@ class _Chain:
                 formula = _Formula(self._root, self._shape, members)
             except _Unreadable:
                 return None
-            others = {each for each in self._writers(formula) - members if each < newest}
+            others = {writer for writer in self._writers(formula) - members if writer < newest}
             if not others:
                 return None
             members = {*members, max(others)}
@@ -458,7 +461,7 @@ class _Chain:
         if not isinstance(call, RowSweep):
             self.reason = str(call)
             return None
-        slow = any(_is_slow(self._graph.results[each]) for each in members - {self._root.since})
+        slow = any(_is_slow(self._graph.results[writer]) for writer in members - {self._root.since})
         if slow and repeats(call.formula):
             return None
         self.members = members
@@ -478,5 +481,5 @@ class _Chain:
 def _is_slow(stored: Value | None) -> bool:
     """Returns whether a kernel computes anything for each value that takes as long as moving it."""
     return stored is not None and any(
-        each.op in SLOW and each.count == stored.count for each in in_order(stored.operands[0])
+        value.op in SLOW and value.count == stored.count for value in in_order(stored.operands[0])
     )

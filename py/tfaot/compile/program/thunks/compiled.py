@@ -82,7 +82,7 @@ class Compiled:
     def near_misses(self) -> list[dict[str, str]]:
         """The near misses of all passes: what they left, as far as no other pass has replaced it since."""
         origins = {
-            symbol: each.attributes.metadata.op_name for module in self.modules for symbol, each in kernels(module)
+            symbol: kernel.attributes.metadata.op_name for module in self.modules for symbol, kernel in kernels(module)
         }
         left = {thunk.title for function in self.functions.values() for thunk in walk(function.thunks)}
         for index, constant in enumerate(self.constants):
@@ -145,13 +145,13 @@ class Compiled:
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
         """The compiler's constants, in the order in which the functions first name them."""
-        found: dict[tuple[int, bytes], tuple[memoryview, list[tuple[str, int, str]]]] = {}
+        by_value: dict[tuple[int, bytes], tuple[memoryview, list[tuple[str, int, str]]]] = {}
         for isa, function in self.functions.items():
             for buffer, symbol in _symbols(function):
                 value = self.values[symbol]
                 key = len(value), hashlib.sha256(value).digest()
-                found.setdefault(key, (value, []))[1].append((isa, buffer, symbol))
-        return tuple(Constant(value, tuple(places)) for value, places in found.values())
+                by_value.setdefault(key, (value, []))[1].append((isa, buffer, symbol))
+        return tuple(Constant(value, tuple(places)) for value, places in by_value.values())
 
 
 def _symbols(function: CompiledFunction) -> Iterator[tuple[int, str]]:

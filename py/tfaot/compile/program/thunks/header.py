@@ -244,13 +244,13 @@ def parse(header: str) -> CompiledFunction:
         ),
         thunks=_Reader(body).all(),
     )
-    for name, found in (
+    for name, count in (
         ("kNumArgs", len(function.arguments)),
         ("kNumResults", len(function.results)),
         ("kNumBuffers", len(function.buffers)),
     ):
-        if numbers[name] != found:
-            _contradicts(f"{name} is {numbers[name]}, but {found} are listed")
+        if numbers[name] != count:
+            _contradicts(f"{name} is {numbers[name]}, but {count} are listed")
     _check(function)
     return function
 
@@ -338,13 +338,13 @@ def _constants(header: str) -> tuple[str, ...]:
 
 
 def _only(header: str, pattern: str, what: str) -> str:
-    found = re.findall(pattern, header, re.DOTALL)
-    if len(found) != 1:
+    matches = re.findall(pattern, header, re.DOTALL)
+    if len(matches) != 1:
         raise TfaotError(
-            f"the text isn't a header that tfcompile wrote: it has {len(found)} of {what}",
+            f"the text isn't a header that tfcompile wrote: it has {len(matches)} of {what}",
             do="pass the file that tfcompile, of the TensorFlow that tools/python/requirements.lock names, wrote as out_header",
         )
-    text: str = found[0]
+    text: str = matches[0]
     return text
 
 
@@ -424,12 +424,12 @@ class _Reader:
         self.need(_FOR_END)
         return While(flag, condition, body)
 
-    def conditional(self, found: re.Match[str]) -> Conditional:
-        index = _INDEX.fullmatch(found["index"])
+    def conditional(self, match: re.Match[str]) -> Conditional:
+        index = _INDEX.fullmatch(match["index"])
         if not index or (index[1] == "bool") != bool(index["choice"]):
-            _unknown(found["index"])
+            _unknown(match["index"])
         branches = []
-        for case in range(int(found["count"])):
+        for case in range(int(match["count"])):
             if int(self.need(_CASE)["case"]) != case:
                 _contradicts(f"branch {case} of a conditional is missing")
             branches.append(self._sequence())
@@ -438,42 +438,42 @@ class _Reader:
         return Conditional(Slice(int(index[2]), int(index[3])), index[1] == "bool", tuple(branches))
 
 
-def _kernel(found: re.Match[str]) -> Kernel:
-    args = _split(found["args"], _KERNEL_ARG)
-    if len(args) != int(found["count"]):
-        _contradicts(f"{found['symbol']} has {len(args)} arguments and wants {found['count']}")
+def _kernel(match: re.Match[str]) -> Kernel:
+    args = _split(match["args"], _KERNEL_ARG)
+    if len(args) != int(match["count"]):
+        _contradicts(f"{match['symbol']} has {len(args)} arguments and wants {match['count']}")
     return Kernel(
-        found["symbol"],
+        match["symbol"],
         tuple(SizedSlice(Slice(int(arg[1]), int(arg[2])), int(arg[3])) for arg in args),
-        (int(found["x"]), int(found["y"]), int(found["z"])),
+        (int(match["x"]), int(match["y"]), int(match["z"])),
     )
 
 
-def _dot(found: re.Match[str]) -> Dot:
+def _dot(match: re.Match[str]) -> Dot:
     return Dot(
-        dtype=found["dtype"],
-        batch=int(found["batch"]),
-        out=_slice(found["out"]),
-        lhs=_slice(found["lhs"]),
-        rhs=_slice(found["rhs"]),
-        strides=(int(found["out_step"]), int(found["lhs_step"]), int(found["rhs_step"])),
-        m=int(found["m"]),
-        n=int(found["n"]),
-        k=int(found["k"]),
-        transpose_lhs=found["transpose_lhs"] == "true",
-        transpose_rhs=found["transpose_rhs"] == "true",
+        dtype=match["dtype"],
+        batch=int(match["batch"]),
+        out=_slice(match["out"]),
+        lhs=_slice(match["lhs"]),
+        rhs=_slice(match["rhs"]),
+        strides=(int(match["out_step"]), int(match["lhs_step"]), int(match["rhs_step"])),
+        m=int(match["m"]),
+        n=int(match["n"]),
+        k=int(match["k"]),
+        transpose_lhs=match["transpose_lhs"] == "true",
+        transpose_rhs=match["transpose_rhs"] == "true",
     )
 
 
-def _convolution(found: re.Match[str]) -> Convolution:
-    sizes = _numbers(found["sizes"])
+def _convolution(match: re.Match[str]) -> Convolution:
+    sizes = _numbers(match["sizes"])
     if len(sizes) != 21:
         _contradicts(f"a convolution has {len(sizes)} sizes, not 21")
     return Convolution(
-        dtype=found["dtype"],
-        out=_slice(found["out"]),
-        input=_slice(found["input"]),
-        kernel=_slice(found["kernel"]),
+        dtype=match["dtype"],
+        out=_slice(match["out"]),
+        input=_slice(match["input"]),
+        kernel=_slice(match["kernel"]),
         batch=sizes[0],
         input_size=(sizes[1], sizes[2]),
         input_channels=sizes[3],
@@ -490,17 +490,17 @@ def _convolution(found: re.Match[str]) -> Convolution:
     )
 
 
-def _sort(found: re.Match[str]) -> Sort:
-    values = _split(found["values"], _SORT_VALUE)
-    sizes = _numbers(found["value_sizes"])
+def _sort(match: re.Match[str]) -> Sort:
+    values = _split(match["values"], _SORT_VALUE)
+    sizes = _numbers(match["value_sizes"])
     if len(values) != len(sizes):
         _contradicts(f"a sort has {len(values)} buffers and {len(sizes)} sizes of values")
     return Sort(
-        found["comparator"],
+        match["comparator"],
         tuple(Slice(int(value[1]), int(value[2])) for value in values),
         sizes,
-        (int(found["higher"]), int(found["elements"]), int(found["lower"])),
-        found["stable"] == "true",
+        (int(match["higher"]), int(match["elements"]), int(match["lower"])),
+        match["stable"] == "true",
     )
 
 
@@ -532,19 +532,19 @@ _READERS: dict[str, Callable[[_Reader, re.Match[str]], Thunk]] = {
 
 def _split(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     """Splits a list whose items must all match one pattern."""
-    found = []
+    matches = []
     at = 0
     while at < len(text):
         match = pattern.match(text, at)
         if not match:
             _unknown(text[at:])
-        found.append(match)
+        matches.append(match)
         at = match.end()
         if at < len(text):
             if not text.startswith(", ", at):
                 _unknown(text[at:])
             at += 2
-    return found
+    return matches
 
 
 def _slice(text: str) -> Slice:

@@ -109,7 +109,7 @@ def arithmetic(
     value: Value, operands: tuple[int, ...], operations: Sequence[Operation], dtype: str
 ) -> Operation | None:
     """Returns a value that is computed from `operands`, which some of the `operations` are, or None if a formula can't have it."""
-    opcode, result, dtypes = value.op, value.type.dtype, [each.type.dtype for each in value.operands]
+    opcode, result, dtypes = value.op, value.type.dtype, [operand.type.dtype for operand in value.operands]
     if opcode == "compare":
         text = {dtype: value.text, "s32": f"{value.text} s32"}.get(dtypes[0])
         return Operation(opcode, operands, text=text) if text and len({*dtypes}) == 1 else None
@@ -131,7 +131,7 @@ def least_alone(operations: Sequence[Operation]) -> int:
 
     On one thread, only exponentials and tanh are faster in a call than in XLA's kernels.
     """
-    return 8192 if any(each.opcode in ("exponential", "tanh") for each in operations) else 65536
+    return 8192 if any(operation.opcode in ("exponential", "tanh") for operation in operations) else 65536
 
 
 def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
@@ -143,7 +143,7 @@ def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple
         if operation.opcode not in ("add", "subtract"):
             return operation
         left, right = operation.operands
-        may_fuse = [operations[each].opcode == "multiply" and uses[each] == 1 for each in (left, right)]
+        may_fuse = [operations[factor].opcode == "multiply" and uses[factor] == 1 for factor in (left, right)]
         if may_fuse[0]:
             opcode = "multiply_add" if operation.opcode == "add" else "multiply_subtract"
             return Operation(opcode, (*operations[left].operands, right))
@@ -201,17 +201,17 @@ def needed(operations: Sequence[Operation], results: Sequence[int]) -> list[int]
 def floats(operations: Sequence[Operation]) -> set[int]:
     """Returns the operations whose values are of the formula's dtype. The values of others are integers or booleans."""
     result: set[int] = set()
-    for index, each in enumerate(operations):
-        if each.opcode in ("array", "column"):
-            same = not each.text
-        elif each.opcode == "bitcast-convert":
-            same = each.text == "f32"
-        elif each.opcode == "select":
-            same = each.operands[1] in result
-        elif each.opcode in ("add", "subtract", "multiply"):
-            same = each.operands[0] in result
+    for index, operation in enumerate(operations):
+        if operation.opcode in ("array", "column"):
+            same = not operation.text
+        elif operation.opcode == "bitcast-convert":
+            same = operation.text == "f32"
+        elif operation.opcode == "select":
+            same = operation.operands[1] in result
+        elif operation.opcode in ("add", "subtract", "multiply"):
+            same = operation.operands[0] in result
         else:
-            same = each.opcode not in ("and", "compare", "integer", "iota", "is-finite", "not", "or", "shift-left")
+            same = operation.opcode not in ("and", "compare", "integer", "iota", "is-finite", "not", "or", "shift-left")
         if same:
             result.add(index)
     return result

@@ -134,7 +134,7 @@ def in_order(root: Value) -> list[Value]:
         elif id(value) not in order:
             left.append((value, True))
             if value.op not in ("stored", "memory"):
-                left += [(each, False) for each in reversed(value.operands)]
+                left += [(operand, False) for operand in reversed(value.operands)]
     return [*order.values()]
 
 
@@ -179,7 +179,11 @@ class Graph:
             for place in thunk.uses().changes:
                 buffer = place[0].buffer
                 self._changes.setdefault(buffer, []).append((index, place))
-                kept = [each for each in self._memory.get(buffer, ()) if each.place and not overlap(each.place, place)]
+                kept = [
+                    stored
+                    for stored in self._memory.get(buffer, ())
+                    if stored.place and not overlap(stored.place, place)
+                ]
                 self._memory[buffer] = kept
             self.results.append(value)
             if value is not None:
@@ -187,7 +191,7 @@ class Graph:
 
     def places(self, value: Value, before: int) -> Iterator[Value]:
         """Iterates over values that are in memory before a thunk and have the same numbers, the last one first."""
-        return (each for each in reversed(self._places.get(value.same, ())) if each.since < before)
+        return (copy for copy in reversed(self._places.get(value.same, ())) if copy.since < before)
 
     def stored(self, place: Place, before: int) -> Value | None:
         """Returns what a kernel stored in a place, if it is there before a thunk."""
@@ -199,7 +203,7 @@ class Graph:
     def between(self, root: Value, *inputs: Value) -> set[int]:
         """Returns the thunks that compute a stored value from inputs and constants, or nothing if that takes anything else."""
         members: set[int] = set()
-        numbers, seen, left = {each.same for each in inputs}, set[int](), [root]
+        numbers, seen, left = {operand.same for operand in inputs}, set[int](), [root]
         while left:
             value = left.pop()
             if value.same in numbers or id(value) in seen:
@@ -239,7 +243,9 @@ class Graph:
                     return None
                 values[name] = self._argument(place, type_)
             else:
-                values[name] = self._computed(instruction, [values[each] for each in instruction.operands], fusion)
+                values[name] = self._computed(
+                    instruction, [values[operand] for operand in instruction.operands], fusion
+                )
         root, place = values[fusion.root], kernel.places[-1]
         if place[1] != root.type.bytes:
             return None
@@ -270,7 +276,7 @@ class Graph:
     def _computed(self, instruction: Instruction, operands: Sequence[Value], fusion: Fusion) -> Value:
         """Returns what an instruction computes."""
         op, type_, dims = instruction.opcode, instruction.type, instruction.dimensions
-        in_rows = Value(op, (), type_, 0).in_rows and all(each.in_rows for each in operands)
+        in_rows = Value(op, (), type_, 0).in_rows and all(operand.in_rows for operand in operands)
         if (
             op == "bitcast"
             or (op == "reshape" and in_rows)
@@ -301,8 +307,8 @@ class Graph:
         ):
             return dataclasses.replace(value, same=self._same())
         flat = op in _POINTWISE and in_rows
-        shape = (type_.dtype,) if flat else (type_, *(each.type for each in operands))
-        numbers = [each.same for each in operands]
+        shape = (type_.dtype,) if flat else (type_, *(operand.type for operand in operands))
+        numbers = [operand.same for operand in operands]
         if flat and op in COMMUTATIVE:
             numbers.sort()
         key = op, text, dims, value.ranges, value.windows, shape, tuple(numbers)
@@ -324,7 +330,7 @@ def reduction(value: Value) -> Reduction | None:
         windowed = rows.bare
         if windowed.op != "reduce-window" or windowed.text != value.text or windowed.shape[-1:] != rows.shape[-1:]:
             break
-        if windowed.operands[1].bare.number != start or any(each != (1, 0, 0) for each in windowed.windows[:-1]):
+        if windowed.operands[1].bare.number != start or any(window != (1, 0, 0) for window in windowed.windows[:-1]):
             break
         source = windowed.operands[0]
         if not windowed.windows or not source.in_rows:
@@ -346,13 +352,13 @@ def _whole(rows: Value) -> Value:
             terms += term.operands
         else:
             pieces.append(term)
-    if any(each.op != "slice" for each in pieces):
+    if any(piece.op != "slice" for piece in pieces):
         return rows
     whole = pieces[0].operands[0]
     *others, last = [(0, size, 1) for size in whole.shape]
-    cuts = sorted(each.ranges[-1] for each in pieces)
+    cuts = sorted(piece.ranges[-1] for piece in pieces)
     ends = [0, *(end for _, end, _ in cuts)]
     if [begin for begin, _, _ in cuts] != ends[:-1] or ends[-1] != last[1] or any(step != 1 for _, _, step in cuts):
         return rows
-    same = all(each.operands[0].same == whole.same and [*each.ranges[:-1]] == others for each in pieces)
-    return whole if same and whole.in_rows and all(each.operands[0].shape == whole.shape for each in pieces) else rows
+    same = all(piece.operands[0].same == whole.same and [*piece.ranges[:-1]] == others for piece in pieces)
+    return whole if same and whole.in_rows and all(piece.operands[0].shape == whole.shape for piece in pieces) else rows

@@ -12,7 +12,7 @@ from tfaot.xla.module import Computation, Instruction, Module
 
 def symbol(module: Module, name: str) -> str:
     """Returns the symbol of a module's kernel, which comes from the name of its instruction."""
-    return "".join(each if each.isalnum() else "_" for each in f"{module.name}_{name}")
+    return "".join(character if character.isalnum() else "_" for character in f"{module.name}_{name}")
 
 
 @dataclasses.dataclass(frozen=True)

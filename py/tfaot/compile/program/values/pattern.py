@@ -118,7 +118,7 @@ class Op(Pattern):
     def matches(self, value: Value, bound: Bindings) -> Iterator[Bindings]:
         """Matches the operands."""
         value = value.bare
-        if f"{value.op} {value.text}".rstrip() != self.op or not all(each.in_rows for each in (value, *value.operands)):
+        if f"{value.op} {value.text}".rstrip() != self.op or not all(part.in_rows for part in (value, *value.operands)):
             return
         for operands in (value.operands, value.operands[::-1])[: 1 + (self.op in COMMUTATIVE)]:
             yield from _all(self.operands, operands, bound)

@@ -41,12 +41,12 @@ def stages(formula: RowFormula) -> tuple[Stage, ...]:
     by_depth = [
         tuple(
             index
-            for index, each in enumerate(formula.operations)
-            if each.opcode in REDUCTIONS and depths[index] == depth
+            for index, operation in enumerate(formula.operations)
+            if operation.opcode in REDUCTIONS and depths[index] == depth
         )
         for depth in range(1, max(depths, default=0) + 1)
     ]
-    goals = [tuple(formula.operations[each].operands[0] for each in stage) for stage in by_depth]
+    goals = [tuple(formula.operations[reduction].operands[0] for reduction in stage) for stage in by_depth]
     goals.append(tuple(value for _, value in formula.arrays))
     views = [[*formula.operations] for _ in goals]
     keeps: list[list[tuple[int, int]]] = [[] for _ in goals]
@@ -59,7 +59,7 @@ def stages(formula: RowFormula) -> tuple[Stage, ...]:
             after = {stage: [*views[stage]] for stage in range(first + 1, len(views))}
             for view in after.values():
                 view[index] = Operation("array")
-            read = [view[each] for stage, view in after.items() for each in _inside(view, goals[stage])]
+            read = [view[operation] for stage, view in after.items() for operation in _inside(view, goals[stage])]
             if kept not in read and all(place != other for stage in keeps for other, _ in stage):
                 keeps[first].append((place, index))
                 for stage, view in after.items():
@@ -80,13 +80,15 @@ def _inside(operations: Sequence[Operation], goals: Sequence[int]) -> list[int]:
     """Returns the operations of each column that some goals need, in order."""
     # What a value of the row needs is already computed.
     whole = wholes(operations)
-    cut = [each if index in whole else Operation("cut") for index, each in enumerate(operations)]
-    return [each for each in needed(cut, goals) if each in whole]
+    cut = [operation if index in whole else Operation("cut") for index, operation in enumerate(operations)]
+    return [operation for operation in needed(cut, goals) if operation in whole]
 
 
 def _depths(operations: Sequence[Operation]) -> list[int]:
     """Returns how many reductions each operation waits for, one after another."""
     depths: list[int] = []
-    for each in operations:
-        depths.append(max((depths[operand] for operand in each.operands), default=0) + (each.opcode in REDUCTIONS))
+    for operation in operations:
+        depths.append(
+            max((depths[operand] for operand in operation.operands), default=0) + (operation.opcode in REDUCTIONS)
+        )
     return depths
