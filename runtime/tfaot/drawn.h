@@ -5,14 +5,22 @@
 #ifndef TFAOT_DRAWN_H_
 #define TFAOT_DRAWN_H_
 
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "tfaot/half.h"
 
 namespace tfaot {
+
+// Whether a type is std::complex. Only classes that use it include <complex>,
+// which takes compilers as long as the rest of a test.
+template <typename T, typename = void>
+struct IsComplex : std::false_type {};
+template <typename T>
+struct IsComplex<T, std::void_t<decltype(std::declval<T>().imag())>>
+    : std::true_type {};
 
 // Random bits: value i of SplitMix64, which starts from the seed's own output.
 class DrawnBits {
@@ -46,27 +54,27 @@ T DrawnFloat(std::uint64_t bits) noexcept {
   return static_cast<T>(sum - 131070) * static_cast<T>(1 / 37837.22);
 }
 
-// Draws `size` values. Integers are below `limit`.
+// Draws `size` values. Integers are below `limit`, and complex numbers are
+// pairs of reals, as the standard guarantees.
 template <typename T>
 void Draw(std::uint64_t seed, std::uint64_t limit, T* values,
           std::size_t size) noexcept {
-  const DrawnBits bits(seed);
-  for (std::size_t i = 0; i < size; ++i) {
-    if constexpr (std::is_floating_point_v<T>) {
-      values[i] = DrawnFloat<T>(bits[i]);
-    } else if constexpr (std::is_same_v<T, Float16> ||
-                         std::is_same_v<T, BFloat16>) {
-      values[i] = T(DrawnFloat<float>(bits[i]));
-    } else {
-      values[i] = static_cast<T>(bits[i] % limit);
+  if constexpr (IsComplex<T>::value) {
+    using Real = typename T::value_type;
+    Draw(seed, limit, reinterpret_cast<Real*>(values), 2 * size);
+  } else {
+    const DrawnBits bits(seed);
+    for (std::size_t i = 0; i < size; ++i) {
+      if constexpr (std::is_floating_point_v<T>) {
+        values[i] = DrawnFloat<T>(bits[i]);
+      } else if constexpr (std::is_same_v<T, Float16> ||
+                           std::is_same_v<T, BFloat16>) {
+        values[i] = T(DrawnFloat<float>(bits[i]));
+      } else {
+        values[i] = static_cast<T>(bits[i] % limit);
+      }
     }
   }
-}
-template <typename T>
-void Draw(std::uint64_t seed, std::uint64_t limit, std::complex<T>* values,
-          std::size_t size) noexcept {
-  // As pairs of reals, which the standard guarantees.
-  Draw(seed, limit, reinterpret_cast<T*>(values), 2 * size);
 }
 
 }  // namespace tfaot

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,12 +40,20 @@ class Goldens {
  public:
   explicit Goldens(const char* path) : path_(path) {
     // At once, because inputs can be hundreds of megabytes.
-    std::ifstream file(path, std::ios::binary | std::ios::ate);
-    const std::streamoff size = file ? std::streamoff{file.tellg()} : -1;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+        std::fopen(path, "rb"), std::fclose);
     std::uint64_t header = 0;
-    if (size < std::streamoff{sizeof(header)}) Fail("can't be read");
+    if (!file || std::fseek(file.get(), 0, SEEK_END) != 0) {
+      Fail("can't be read");
+    }
+    const long size = std::ftell(file.get());
+    if (size < long{sizeof(header)}) Fail("can't be read");
+    std::rewind(file.get());
     bytes_.resize(static_cast<std::size_t>(size));
-    if (!file.seekg(0).read(bytes_.data(), size)) Fail("can't be read");
+    if (std::fread(bytes_.data(), 1, bytes_.size(), file.get()) !=
+        bytes_.size()) {
+      Fail("can't be read");
+    }
     std::memcpy(&header, bytes_.data(), sizeof(header));
     if (header > bytes_.size() - sizeof(header)) Fail("is truncated");
     position_ = sizeof(header) + static_cast<std::size_t>(header);

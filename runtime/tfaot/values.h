@@ -3,7 +3,6 @@
 #ifndef TFAOT_VALUES_H_
 #define TFAOT_VALUES_H_
 
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tfaot/drawn.h"
 #include "tfaot/half.h"
 
 namespace tfaot {
@@ -24,8 +24,7 @@ constexpr const char* ValueCode() {
   if constexpr (std::is_same_v<T, double>) return "F64";
   if constexpr (std::is_same_v<T, Float16>) return "F16";
   if constexpr (std::is_same_v<T, BFloat16>) return "BF16";
-  if constexpr (std::is_same_v<T, std::complex<float>>) return "C64";
-  if constexpr (std::is_same_v<T, std::complex<double>>) return "C128";
+  if constexpr (IsComplex<T>::value) return sizeof(T) == 8 ? "C64" : "C128";
   if constexpr (std::is_same_v<T, bool>) return "BOOL";
   if constexpr (std::is_same_v<T, std::int8_t>) return "I8";
   if constexpr (std::is_same_v<T, std::int16_t>) return "I16";

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -46,11 +45,6 @@ which a wrong one would fail. With weights in another dtype, a line for each
 output has the largest change, relative to the output's largest value.
 To see the table: bazel test --test_output=all TARGET
 )";
-
-template <typename T>
-struct IsComplex : std::false_type {};
-template <typename T>
-struct IsComplex<std::complex<T>> : std::true_type {};
 
 // 16-bit floats, which are compared as floats.
 template <typename T>
