@@ -14,7 +14,7 @@ from tests.breadth.engine import Case, Operand
 from tests.stages import harness
 from tfaot.core import isolate
 
-PASS_ROUNDS = 4
+PASS_ROUNDS = 2
 """How many rounds the test applies passes to, which takes much less time than compiling one."""
 
 LENGTHS = (6, 5, 2, 0, 9)

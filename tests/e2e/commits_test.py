@@ -32,7 +32,7 @@ class CommitsTest(unittest.TestCase):
             [
                 sys.executable,
                 str(inner.ROOT / "tools/explain.py"),
-                *("--commits", "HEAD~1", "HEAD", "//:scorer_aot", "--", *inner.installed(), inner.UNOPTIMIZED),
+                *("--commits", "HEAD~1", "HEAD", "//:scorer_aot", "--", *inner.installed(), *inner.SHARED),
             ],
             cwd=user,
             env={
