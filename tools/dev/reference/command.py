@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfaot.command import options
-from tools.dev.reference.markdown import code, linked, notice, once, sentence
+from tools.dev.reference.markdown import code, notice, once
 
 PAGE = "docs/reference/command.md"
 
@@ -14,8 +14,8 @@ def pages() -> dict[str, str]:
         notice("py/tfaot/command/options.py and rules/private/"),
         "# The command tfaot\n\n",
         "[Without Bazel](../guide/without-bazel.md) shows how to use it. Its options are the attributes of ",
-        "[rules and macros](rules.md), with `-` for `_`. MODEL is the model's file, or a SavedModel's folder. ",
-        "Paths are relative to the current folder.\n\n",
+        "[rules and macros](rules.md), with `-` for `_`. With `…`, an option can be repeated. ",
+        "MODEL is the model's file, or a SavedModel's folder. Paths are relative to the current folder.\n\n",
         "The exit status is 0 after success, and 1 after an error. An error is one message on standard error, and leaves no ",
         "output behind.\n",
     ]
@@ -33,11 +33,12 @@ def pages() -> dict[str, str]:
             )
             for option in command.own
         ]
-        if command.name in ("compile", "hlo"):
-            own += [_row(option) for option in options.options(command.rule)]
         if own:
             here = f"[tfaot {command.name}](#tfaot-{command.name})"
             parts.append(once(["option", "default", "meaning"], own, shown, here))
+        if command.name in ("compile", "hlo"):
+            attributes = ", ".join(map(_form, options.options(command.rule)))
+            parts.append(f"\nThe attributes, whose sections have meanings and defaults: {attributes}.\n")
     parts.append("\n## tfaot inspect\n\n`tfaot inspect PACKAGE`\n\n")
     parts.append("Says what a package contains: its class, inputs, outputs, variables, and what made it. ")
     parts.append("PACKAGE is its folder, an archive of Bazel's target `NAME_package`, or a file `model.json`.\n")
@@ -50,13 +51,8 @@ def pages() -> dict[str, str]:
     return {PAGE: "".join(parts)}
 
 
-def _row(option: options.Option) -> tuple[str, str, str]:
-    flag = option.flag if option.field.type == "bool" else f"{option.flag} {option.metavar}"
+def _form(option: options.Option) -> str:
+    """Returns how an attribute is written as an option. `…` stands for more of the same."""
     if option.field.type == "bool":
-        flag += f", --no-{option.flag[2:]}"
-    default = "" if option.field.default in ("None", "[]", "{}") else code(option.field.default)
-    return (
-        code(flag),
-        default if option.field.default else "required",
-        sentence(linked(option.field.doc)) + (" Can be repeated." if option.many else ""),
-    )
+        return code(f"{option.flag}, --no-{option.flag[2:]}")
+    return code(f"{option.flag} {option.metavar}{' …' if option.many else ''}")

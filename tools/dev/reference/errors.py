@@ -79,23 +79,24 @@ def pages(root: Path) -> dict[str, str]:
         notice("the sources"),
         "# Error messages\n\n",
         "This page has every error of the rules, in the order of a build. `…` stands for what depends on the case: names, "
-        "numbers, and paths. To find an error, search for words of its first line. [Troubleshooting]"
+        "numbers, and paths; `/` separates alternatives. To find an error, search for words of its first line. [Troubleshooting]"
         "(../guide/troubleshooting.md) has more about those that you are most likely to meet.\n\n"
         "An error has up to four parts: what was asked for, details, `found:`, which says what exists, and `to do:`. "
         "In place of attributes, the command `tfaot` names its options: `--batch-sizes 8` for `batch_sizes = [8]`.\n",
     ]
     seen: set[str] = set()
     for part in _PARTS:
-        rows = []
+        rows: dict[tuple[str, str], dict[str, None]] = {}
         for file in sorted({str(path.relative_to(root)) for glob in part.sources for path in root.glob(glob)}):
             if file not in seen:
                 seen.add(file)
-                errors = messages(file, (root / file).read_text("utf-8"))
-                rows += [(error.asked, error.exists, error.do) for error in errors if error.asked != _GAP]
+                for error in messages(file, (root / file).read_text("utf-8")):
+                    asked, exists, do = map(_shown, (error.asked, error.exists, error.do))
+                    if re.search(r"\w", asked + exists + do) and asked != _GAP:
+                        rows.setdefault((exists, do or asked), {})[asked] = None
         parts.append(f"\n## {part.title}\n\n{part.when}\n\n")
-        parts.append(
-            table(["message", "found", "to do"], [[_shown(cell) for cell in row] for row in dict.fromkeys(rows)])
-        )
+        lines = [(" / ".join(asked), exists, "" if do in asked else do) for (exists, do), asked in rows.items()]
+        parts.append(table(["message", "found", "to do"], lines))
     return {PAGE: "".join(parts)}
 
 

@@ -68,5 +68,9 @@ def passes(root: Path) -> dict[str, str]:
         name, function = ast.literal_eval(call.args[0]), ast.unparse(call.args[2])
         text = ast.get_docstring(ast.parse((root / modules[function]).read_text(encoding="utf-8"))) or ""
         first, *others = (" ".join(part.split()) for part in text.split("\n\n"))
-        texts[name] = "\n\n".join([sentence(first.removeprefix(f"The pass `{name}`: ")), *others])
+        first = sentence(first.removeprefix(f"The pass `{name}`: "))
+        conditions = next((i for i, other in enumerate(others) if other.startswith("Applies")), len(others))
+        texts[name] = "\n\n".join(
+            filter(None, (" ".join([first, *others[:conditions]]), " ".join(others[conditions:])))
+        )
     return texts

@@ -8,6 +8,8 @@ from tfaot.starlark import Symbol, Tree
 from tools.dev.reference.markdown import code, linked, notice, once, sentence, table
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
+_DEFS = "@rules_tfaot//rules:defs.bzl"
+_LOAD = f"Load them from `{_DEFS}`, unless a section names another file."
 _OURS_ALONE = ("rules/dev.bzl", "rules/python.bzl")
 
 
@@ -22,12 +24,13 @@ def pages(root: Path) -> dict[str, str]:
     return {
         "docs/reference/rules.md": notice("rules/")
         + "# Rules and macros\n\n"
+        + f"{_LOAD} "
         + "Macros take keywords only, except `tf_library`, which takes what TensorFlow's takes. "
         + "[Targets and output groups](targets.md) describes what they declare, and "
         + "[providers](providers.md) what the targets provide.\n"
         + "".join(_symbols(tree, file, ("macro", "rule"), shown) for file in rules),
         "docs/reference/providers.md": notice("rules/private/providers.bzl and rules/private/toolchain.bzl")
-        + "# Providers\n"
+        + f"# Providers\n\n{_LOAD}\n"
         + "".join(_symbol(file, symbol, {}) for file, symbol in providers),
         "docs/reference/toolchain.md": notice(", ".join(_TOOLCHAIN))
         + "# Toolchain and setup\n\n"
@@ -43,12 +46,12 @@ def _symbols(tree: Tree, file: str, kinds: tuple[str, ...], shown: dict[tuple[st
 
 
 def _symbol(file: str, symbol: Symbol, shown: dict[tuple[str, ...], str]) -> str:
-    parts = [f"\n## {symbol.name}\n\n", f'A {symbol.kind}: `load("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n']
-    if symbol.kind == "module extension":
-        parts[1] = f'A module extension: `use_extension("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n'
-    parts.append(linked(symbol.doc) + "\n\n")
-    if symbol.provides:
-        parts.append(f"Provides {', '.join(f'`{name}`' for name in symbol.provides)}.\n\n")
+    call = "use_extension" if symbol.kind == "module extension" else "load"
+    label = f"@rules_tfaot//{_label(file)}"
+    loaded = "" if label == _DEFS else f': `{call}("{label}", "{symbol.name}")`'
+    provides = f", which provides {', '.join(f'`{name}`' for name in symbol.provides)}" if symbol.provides else ""
+    kind = f"A {symbol.kind}{loaded}{provides}. " if loaded or symbol.kind != "provider" else ""
+    parts = [f"\n## {symbol.name}\n\n", f"{kind}{linked(symbol.doc)}\n\n"]
     if symbol.targets:
         targets = [
             (", ".join(f"`{target}`" for target in name.split(", ")), sentence(linked(doc)))

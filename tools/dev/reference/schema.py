@@ -13,7 +13,7 @@ from typing import Any
 
 from tfaot.core import dtypes, manifest
 from tfaot.preflight import report
-from tools.dev.reference.markdown import code, linked, notice, sentence, table
+from tools.dev.reference.markdown import code, linked, notice, once, sentence, table
 
 SCHEMA = "docs/reference/model.schema.json"
 PAGE = "docs/reference/model_json.md"
@@ -164,13 +164,14 @@ def _report_page(made: dict[str, Any]) -> str:
 
 
 def _tables(made: dict[str, Any]) -> str:
-    parts = []
+    parts, shown = [], dict[tuple[str, ...], str]()
     for name, definition in {"The file": made, **made["$defs"]}.items():
         rows = [
             (code(field), _type(of), linked(sentence(of["description"])) if "description" in of else "")
             for field, of in definition["properties"].items()
         ]
-        parts += [f"\n## {name}\n\n", definition["description"] + "\n\n", table(["field", "type", "meaning"], rows)]
+        parts += [f"\n## {name}\n\n", definition["description"] + "\n\n"]
+        parts.append(once(["field", "type", "meaning"], rows, shown, f"[{name}](#{name.lower().replace(' ', '-')})"))
     return "".join(parts)
 
 
