@@ -300,6 +300,146 @@ def speculative(bits: Any, p: Any, q: Any) -> Any:
     return drawn, accepted.sum()
 
 
+def smoother(x: Any, p: Any, z: Any) -> Any:
+    """A Kalman filter, and Rauch's smoother backward."""
+    a, q = jnp.eye(4) + 0.1 * jnp.eye(4, k=1), 0.1 * jnp.eye(4)
+
+    def forward(state: Any, z: Any) -> Any:
+        x, p = a @ state[0], a @ state[1] @ a.T + q
+        gain = jnp.linalg.solve(p[:2, :2] + jnp.eye(2), p[:2]).T
+        new = x + gain @ (z - x[:2]), p - gain @ p[:2]
+        return new, (*new, x, p)
+
+    def backward(state: Any, seen: Any) -> Any:
+        x, p, ahead, spread = seen
+        gain = jnp.linalg.solve(spread, a @ p).T
+        new = x + gain @ (state[0] - ahead), p + gain @ (state[1] - spread) @ gain.T
+        return new, new
+
+    last, seen = lax.scan(forward, (x, p), z)
+    later = jax.tree.map(lambda v: jnp.roll(v, -1, 0), seen[2:])
+    return lax.scan(backward, last, (*(v[:-1] for v in seen[:2]), *(v[:-1] for v in later)), reverse=True)[1]
+
+
+def splitting(h: Any, g: Any) -> Any:
+    """A quadratic program of a controller, by ADMM with a factor that is made once."""
+    factor = jsp.linalg.cho_factor(h + jnp.eye(6))
+
+    def step(state: Any, _: Any) -> Any:
+        z, u = state
+        x = jsp.linalg.cho_solve(factor, z - u - g)
+        z = jnp.clip(x + u, -0.1, 0.1)
+        return (z, u + x - z), jnp.linalg.norm(x - z)
+
+    return lax.scan(step, (g * 0, g * 0), None, 20)
+
+
+def radiance(rays: Any, w: Any, v: Any) -> Any:
+    """A radiance field, and its gradient."""
+
+    def colors(w: Any) -> Any:
+        at = rays[:, None, :3] + rays[:, None, 3:6] * jnp.linspace(0.1, 1, 8)[:, None]
+        waves = at[..., None] * 2.0 ** jnp.arange(4)
+        hidden = nn.relu(jnp.concatenate([jnp.sin(waves), jnp.cos(waves)], -1).reshape(*at.shape[:2], 24) @ w)
+        density, color = nn.softplus(hidden[..., 0]), nn.sigmoid(hidden @ v)
+        opaque = 1 - jnp.exp(-density / 8)
+        through = jnp.cumprod(jnp.concatenate([jnp.ones((6, 1)), 1 - opaque[:, :-1] + 1e-10], 1), 1)
+        return jnp.sum((opaque * through)[..., None] * color, 1)
+
+    return colors(w), jax.grad(lambda w: jnp.mean(colors(w) ** 2))(w)
+
+
+def graph_attention(x: Any, a: Any, b: Any) -> Any:
+    """Attention along the edges of a graph."""
+
+    def layer(w: Any) -> Any:
+        h = x @ w
+        score = nn.leaky_relu(h[a, 0] + h[b, 1])
+        weight = jnp.exp(score - jax.ops.segment_max(score, b, 6)[b])
+        weight = weight / (jax.ops.segment_sum(weight, b, 6)[b] + 1e-6)
+        return jax.ops.segment_sum(weight[:, None] * h[a], b, 6)
+
+    return layer(W), jax.grad(lambda w: jnp.sum(layer(w) ** 2))(W)
+
+
+def equilibrium(w: Any, x: Any) -> Any:
+    """The gradient of a fixed point, by the implicit function theorem."""
+
+    @jax.custom_vjp
+    def fixed(w: Any, x: Any) -> Any:
+        return lax.while_loop(
+            lambda s: (jnp.max(jnp.abs(s[0] - s[1])) > 1e-6) & (s[2] < 60),
+            lambda s: (jnp.tanh(s[0] @ w + x), s[0], s[2] + 1),
+            (jnp.tanh(x), x, 0),
+        )[0]
+
+    def forward(w: Any, x: Any) -> Any:
+        z = fixed(w, x)
+        return z, (w, x, z)
+
+    def backward(saved: Any, cotangent: Any) -> Any:
+        w, x, z = saved
+        _, pull = jax.vjp(lambda w, x, z: jnp.tanh(z @ w + x), w, x, z)
+        u = lax.fori_loop(0, 40, lambda _, u: cotangent + pull(u)[2], cotangent)
+        return pull(u)[:2]
+
+    fixed.defvjp(forward, backward)
+    return jax.value_and_grad(lambda w: jnp.sum(fixed(w, x) ** 2))(w)
+
+
+def mixed_precision(w: Any, scale: Any, x: Any) -> Any:
+    """A training step in bfloat16 with weights in float32, which is skipped if a gradient isn't finite."""
+    g = jax.grad(
+        lambda w: scale * jnp.mean((x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)).astype(jnp.float32) ** 2)
+    )(w)
+    finite = jnp.all(jnp.isfinite(g))
+    return jnp.where(finite, w - 0.1 * g / scale, w), jnp.where(finite, scale * 2, scale / 2)
+
+
+def fourier_operator(x: Any, w: Any) -> Any:
+    """A layer of a Fourier neural operator, and its gradient."""
+
+    def layer(w: Any) -> Any:
+        modes = jnp.fft.rfft2(x, axes=(1, 2))[:, :4, :4]
+        mixed = jnp.einsum("bxyi,xyio->bxyo", modes, lax.complex(w[0], w[1]))
+        return nn.gelu(jnp.fft.irfft2(jnp.pad(mixed, ((0, 0), (0, 4), (0, 1), (0, 0))), (8, 8), (1, 2)) + x)
+
+    return layer(w), jax.grad(lambda w: jnp.sum(layer(w) ** 2))(w)
+
+
+def state_space(x: Any, rate: Any) -> Any:
+    """A diagonal state space model with complex states, in parallel."""
+    decay = jnp.broadcast_to(jnp.exp(lax.complex(-jnp.exp(rate), rate)), x.shape)
+    join = lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1])  # noqa: E731
+    return lax.associative_scan(join, (decay, x.astype(jnp.complex64)))[1].real
+
+
+def lanczos(a: Any, v: Any) -> Any:
+    """The largest eigenvalues of a matrix, from few products."""
+
+    def step(state: Any, _: Any) -> Any:
+        v, before, beta = state
+        u = a @ v - beta * before
+        alpha = u @ v
+        u = u - alpha * v
+        beta = jnp.linalg.norm(u) + 1e-6
+        return (u / beta, v, beta), (alpha, beta)
+
+    _, (alpha, beta) = lax.scan(step, (v / jnp.linalg.norm(v), v * 0, 0.0), None, 4)
+    return jnp.linalg.eigvalsh(jnp.diag(alpha) + jnp.diag(beta[:-1], 1) + jnp.diag(beta[:-1], -1))
+
+
+def alignment(x: Any, y: Any) -> Any:
+    """The rotation between two clouds of points, and its gradient."""
+
+    def distance(x: Any) -> Any:
+        u, _, v = jnp.linalg.svd((x - x.mean(0)).T @ (y - y.mean(0)))
+        turn = u @ jnp.diag(jnp.array([1, 1, 1.0]).at[2].set(jnp.sign(jnp.linalg.det(u @ v)))) @ v
+        return jnp.sum(((x - x.mean(0)) @ turn - (y - y.mean(0))) ** 2)
+
+    return jax.value_and_grad(distance)(x)
+
+
 def conv(x: Any, w: Any, *, n: int = 2, **more: Any) -> Any:
     """A convolution."""
     axes = ("NWC", "WIO", "NWC") if n == 1 else ("NHWC", "HWIO", "NHWC") if n == 2 else ("NDHWC", "DHWIO", "NDHWC")
@@ -610,6 +750,19 @@ FAMILIES: dict[str, dict[str, Case]] = {
             (V, f(8)),
         ),
         "conjugate gradients": (lambda a, b: jsp.sparse.linalg.cg(lambda v: a @ v, b, maxiter=9)[0], (S, f(6))),
+        "kalman smoother": (smoother, (f(4), np.eye(4, dtype=np.float32), f(9, 2))),
+        "mpc, ADMM": (splitting, (S, f(6))),
+        "lanczos": (lanczos, (S, f(6))),
+        "alignment of points": (alignment, (f(9, 3), f(9, 3))),
+        "spherical harmonics": (
+            lambda t, p: jsp.special.sph_harm_y(jnp.array([3]), jnp.array([2]), t, p, n_max=3),
+            (abs(f(1)), f(1)),
+        ),
+        "likelihood of a gaussian process": (
+            jax.grad(lambda s, x: jsp.stats.multivariate_normal.logpdf(x, x * 0, jnp.exp(s) * S)),
+            (np.float32(0.3), f(6)),
+        ),
+        "normalizing flow": (jax.grad(lambda w: jnp.linalg.slogdet(jnp.eye(8) + w)[1]), (W,)),
     },
     "networks": {
         "transformer": (attention, (X, W)),
@@ -653,6 +806,12 @@ FAMILIES: dict[str, dict[str, Case]] = {
             lambda x, a, b: jax.ops.segment_sum(jnp.tanh(x[a] @ W - x[b]), b, 6),
             (X, i(12, to=6), i(12, to=6)),
         ),
+        "graph attention": (graph_attention, (X, i(12, to=6), i(12, to=6))),
+        "radiance field": (radiance, (f(6, 6), f(24, 8), f(8, 3))),
+        "deep equilibrium": (equilibrium, (W / 3, X)),
+        "mixed precision": (mixed_precision, (W, np.float32(128), X)),
+        "Fourier operator": (fourier_operator, (IMAGE, f(2, 4, 4, 3, 3) / 4)),
+        "state space model": (state_space, (f(9, 8), V)),
         "low-rank adapters": (lambda x, a, b: x @ W + (x @ a) @ b * 0.5, (X, f(8, 2), f(2, 8))),
         "top-p sampling": (
             lambda k, x: random.categorical(key(k), jnp.where(jnp.cumsum(jnp.sort(nn.softmax(x))) > 0.1, x, -jnp.inf)),

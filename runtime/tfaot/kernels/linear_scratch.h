@@ -102,7 +102,7 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
     }
     case Op::kRoot:
     case Op::kGeneral:
-      values = 3 * rows * (stride + 1);
+      values = 3 * rows * stride + 64 * stride + 32 * 32 + 66 * rows;
       break;
   }
   return static_cast<std::size_t>((values * size + 63) / 64 * 64);

@@ -14,14 +14,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "tfaot/kernels/francis.h"
 #include "tfaot/kernels/spectral.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
-
-// Iterations for each value, after which there is no result.
-constexpr int kShifts = 60;
-// An iteration of these takes another shift, in case the usual ones go round.
-constexpr int kOtherShift = 10;
 
 // The root whose real part isn't negative.
 template <typename R>
@@ -89,69 +85,67 @@ struct Rotation {
   Complex<R> s;
 };
 
-// Makes a matrix zero below the values beside its diagonal. Multiplies rows,
-// which are columns of `turned`, by the same reflectors; without `data`, there
-// are none.
+// Makes a matrix zero below the values beside its diagonal. Rows are columns of
+// the matrix. Row i becomes a reflector, from value i + 1 on. `panel` has
+// kReflectors rows.
 template <typename T>
-void ReduceToHessenberg(std::int64_t size, Matrix<T> a, Matrix<T> turned, T* v,
-                        T* sums) {
-  for (std::int64_t k = 0; k + 2 < size; ++k) {
-    const std::int64_t rest = size - k - 1;
-    for (std::int64_t i = 0; i < rest; ++i) v[i] = a.at(k + 1 + i, k);
-    const T tau = Reflect(rest, v);
-    a.at(k + 1, k) = v[0];
-    for (std::int64_t i = 1; i < rest; ++i) a.at(k + 1 + i, k) = {};
-    v[0] = FromParts<T>(1, 0);
-    // From the left, its adjoint.
-    std::fill_n(sums, rest, T{});
-    AddRows(
-        rest, rest, [&](std::int64_t i) { return Conjugate(v[i]); },
-        a.row(k + 1) + k + 1, a.stride, sums);
-    for (std::int64_t i = 0; i < rest; ++i) {
-      AddRow(rest, -(Conjugate(tau) * v[i]), sums, a.row(k + 1 + i) + k + 1);
-    }
-    if (turned.data != nullptr) {
-      // Rows are columns, so that what comes from the right comes from the
-      // left.
-      std::fill_n(sums, size, T{});
+void ReduceToHessenberg(std::int64_t size, Matrix<T> a, T* tau, Matrix<T> panel,
+                        const ReflectorWork<T>& work) {
+  std::fill_n(tau, size, T{});
+  for (std::int64_t begin = 0; begin + 2 < size; begin += kReflectors) {
+    const std::int64_t end = std::min(begin + kReflectors, size - 2);
+    // The reflectors together are I - v * t * adjoint of v. `panel` gets the
+    // matrix times v * t.
+    const Matrix<T> v = {work.v, ReflectorStride(size)};
+    T t[kReflectors][kReflectors] = {}, sums[kReflectors];
+    for (std::int64_t k = begin; k < end; ++k) {
+      const std::int64_t i = k - begin, from = begin + 1, rest = size - k - 1;
+      T* const column = a.row(k);
+      // What the reflectors before do from the right, and from the left.
       AddRows(
-          rest, size, [&](std::int64_t i) { return v[i]; }, turned.row(k + 1),
-          turned.stride, sums);
-      for (std::int64_t i = 0; i < rest; ++i) {
-        AddRow(size, -(tau * Conjugate(v[i])), sums, turned.row(k + 1 + i));
+          i, size, [&](std::int64_t p) { return -Conjugate(v.at(p, k)); },
+          panel.data, panel.stride, column);
+      Dots(i, size - from, v.data + from, v.stride, column + from,
+           [&](std::int64_t p, T sum) { sums[p] = Conjugate(sum); });
+      for (std::int64_t p = i; p-- > 0;) {
+        T sum = {};
+        for (std::int64_t q = 0; q <= p; ++q) {
+          sum = sum + Conjugate(t[q][p]) * sums[q];
+        }
+        sums[p] = sum;
       }
+      AddRows(
+          i, size - from, [&](std::int64_t p) { return -sums[p]; },
+          v.data + from, v.stride, column + from);
+      tau[k] = Reflect(rest, column + k + 1);
+      T* const x = v.row(i);
+      T* const y = panel.row(i);
+      std::fill_n(x, k + 1, T{});
+      x[k + 1] = FromParts<T>(1, 0);
+      std::copy_n(column + k + 2, rest - 1, x + k + 2);
+      std::fill_n(y, size, T{});
+      AddRows(
+          rest, size, [&](std::int64_t j) { return x[k + 1 + j]; },
+          a.row(k + 1), a.stride, y);
+      Dots(i, rest, v.data + k + 1, v.stride, x + k + 1,
+           [&](std::int64_t p, T sum) { sums[p] = Conjugate(sum); });
+      AddRows(
+          i, size, [&](std::int64_t p) { return -sums[p]; }, panel.data,
+          panel.stride, y);
+      ScaleRow(size, tau[k], y);
+      for (std::int64_t p = 0; p < i; ++p) {
+        T sum = {};
+        for (std::int64_t q = p; q < i; ++q) sum = sum + t[p][q] * sums[q];
+        t[p][i] = -(tau[k] * sum);
+      }
+      t[i][i] = tau[k];
     }
-    // From the right.
-    ConjugateRows(1, rest, v, rest);
-    Dots(size, rest, a.data + k + 1, a.stride, v, [&](std::int64_t i, T sum) {
-      AddRow(rest, -(tau * sum), v, a.row(i) + k + 1);
-    });
+    const std::int64_t rest = size - end;
+    SubtractProduct(rest, size, end - begin, v.part(0, end), true, panel, false,
+                    a.part(end, 0), {work.scratch, work.threads});
+    ApplyBlock(end - begin, size - begin - 1, a.part(begin, begin + 1),
+               tau + begin, true, rest, a.part(end, begin + 1), work);
   }
-}
-
-// Whether the value beside the diagonal in row i is as good as zero (Ahues and
-// Tisseur, as in LAPACK), for a matrix whose largest value is about one.
-template <typename R>
-bool Negligible(std::int64_t i, std::int64_t first, std::int64_t last,
-                Matrix<Complex<R>> a) {
-  constexpr R kUnit = std::numeric_limits<R>::epsilon();
-  constexpr R kLeast = std::numeric_limits<R>::min() / kUnit;
-  const R below = Size(a.at(i, i - 1));
-  if (below <= kLeast) return true;
-  const R one = Size(a.at(i, i)), other = Size(a.at(i - 1, i - 1));
-  R scale = one + other;
-  if (scale == 0) {
-    if (i - 1 > first) scale += Size(a.at(i - 1, i - 2));
-    if (i < last) scale += Size(a.at(i + 1, i));
-  }
-  if (below > kUnit * scale) return false;
-  const R above = Size(a.at(i - 1, i));
-  const R between = Size(a.at(i - 1, i - 1) - a.at(i, i));
-  const R most = std::max(below, above), least = std::min(below, above);
-  const R large = std::max(one, between), small = std::min(one, between);
-  const R sum = large + most;
-  return least * (most / sum) <=
-         std::max(kLeast, kUnit * (small * (large / sum)));
 }
 
 // The eigenvalue of the last two rows that is closer to the last value.
@@ -212,28 +206,109 @@ bool Triangularize(std::int64_t size, Matrix<Complex<R>> a,
   return true;
 }
 
-// Decomposes a[size][size], scaled, into the scratch matrices `upper` and the
-// columns of a unitary matrix, which are rows. Returns the scale, or NaN if
-// there is no result.
-template <typename T>
-Real<T> DecomposeSchur(std::int64_t size, const T* a, Matrix<T> upper,
-                       Matrix<T> turned, Arena<T>& arena) {
+// Sets `upper` to the Hessenberg form of a[size][size], scaled, and the columns
+// of the unitary matrix that belongs to it, which are the rows of `turned`,
+// unless it is null. Returns the scale. `columns` is memory.
+template <typename U, typename T>
+Real<T> FindHessenberg(std::int64_t size, const T* a, Matrix<U> upper,
+                       Matrix<U> turned, Matrix<U> columns, Arena<U> arena) {
   for (std::int64_t i = 0; i < size; ++i) {
-    std::copy_n(a + i * size, size, upper.row(i));
+    for (std::int64_t j = 0; j < size; ++j) {
+      if constexpr (kIsComplex<U>) {
+        columns.at(j, i) = a[i * size + j];
+      } else {
+        columns.at(j, i) = RealPart(a[i * size + j]);
+      }
+    }
   }
-  const Real<T> scale = ScaleMatrix(size, size, upper);
+  const Real<T> scale = ScaleMatrix(size, size, columns);
   if (std::isnan(scale)) return scale;
+  U* const tau = arena.Take(size);
+  const std::int64_t stride = ReflectorStride(size);
+  const Matrix<U> panel = {arena.Take(kReflectors * stride), stride};
+  ReflectorWork<U> work = {};
+  work.v = arena.Take(kReflectors * stride);
+  work.factors = arena.Take(kReflectors * kReflectors);
+  work.sums = arena.Take(2 * size * kReflectors);
+  work.scratch = upper.data;
+  ReduceToHessenberg(size, columns, tau, panel, work);
   if (turned.data != nullptr) {
     Identity(size, turned);
     Widen(size, size, turned);
+    if (size > 2) {
+      ApplyReflectors(size - 2, size, columns, 1, tau, true, size, turned,
+                      work);
+    }
   }
-  T* const v = arena.Take(size);
-  T* const sums = arena.Take(size);
-  ReduceToHessenberg(size, upper, turned, v, sums);
-  if (!Triangularize(size, upper, turned)) {
-    return std::numeric_limits<Real<T>>::quiet_NaN();
+  for (std::int64_t i = 0; i < size; ++i) {
+    U* const row = upper.row(i);
+    std::fill_n(row, upper.stride, U{});
+    for (std::int64_t j = std::max(i - 1, std::int64_t{0}); j < size; ++j) {
+      row[j] = columns.at(j, i);
+    }
   }
   return scale;
+}
+
+// Makes blocks of two rows on the diagonal of a real Schur form triangular.
+// Conjugate eigenvalues are exactly that, and the one above comes first.
+template <typename R>
+void OpenBlocks(std::int64_t size, Matrix<Complex<R>> a,
+                Matrix<Complex<R>> turned) {
+  using T = Complex<R>;
+  for (std::int64_t i = 0; i + 1 < size; ++i) {
+    if (Size(a.at(i + 1, i)) == 0) continue;
+    T value = Shift(i + 1, a);
+    if (value.im > 0) value = Conjugate(value);
+    const T other = value.im != 0 ? Conjugate(value)
+                                  : a.at(i, i) + (a.at(i + 1, i + 1) - value);
+    if (turned.data != nullptr) {
+      T f = a.at(i, i) - value, g = a.at(i + 1, i);
+      Rotation<R> rotation(f, g);
+      rotation.Rows(size - i, a.row(i) + i, a.row(i + 1) + i);
+      rotation.Columns(0, i + 1, a, i);
+      rotation.s = Conjugate(rotation.s);  // from the right
+      rotation.Rows(size, turned.row(i), turned.row(i + 1));
+    }
+    a.at(i, i) = other;
+    a.at(i + 1, i) = {};
+    a.at(i + 1, i + 1) = value;
+  }
+}
+
+// Decomposes a[size][size], scaled, into the scratch matrices `upper` and the
+// columns of a unitary matrix, which are rows. Returns the scale, or NaN if
+// there is no result. A matrix without imaginary parts stays real until its
+// last step. `memory` is a matrix, too.
+template <typename T>
+Real<T> DecomposeSchur(std::int64_t size, const T* a, bool is_real,
+                       Matrix<T> upper, Matrix<T> turned, Matrix<T> memory,
+                       Arena<T> arena) {
+  using R = Real<T>;
+  const R nan = std::numeric_limits<R>::quiet_NaN();
+  if (!is_real) {
+    const R scale = FindHessenberg(size, a, upper, turned, memory, arena);
+    return std::isnan(scale) || Triangularize(size, upper, turned) ? scale
+                                                                   : nan;
+  }
+  const auto real = [](Matrix<T> x) {
+    return Matrix<R>{x.data != nullptr ? Parts(x.data) : nullptr, x.stride};
+  };
+  const Matrix<R> h = real(upper), q = real(turned);
+  R* const work = Parts(arena.next);
+  const R scale = FindHessenberg(size, a, h, q, real(memory), Arena<R>{work});
+  if (std::isnan(scale)) return scale;
+  if (!FindRealSchur(Francis<R>{size, h, q, work})) return nan;
+  Widen(size, size, upper);
+  if (turned.data != nullptr) Widen(size, size, turned);
+  OpenBlocks(size, upper, turned);
+  return scale;
+}
+
+template <typename R>
+bool IsReal(std::int64_t count, const Complex<R>* values) {
+  return std::all_of(values, values + count,
+                     [](Complex<R> value) { return value.im == 0; });
 }
 
 // Replaces a[size][size] by its principal square root.
@@ -243,7 +318,9 @@ void RunRoot(std::int64_t size, T* a, Arena<T> arena) {
   const std::int64_t stride = ReflectorStride(size);
   const Matrix<T> upper = {arena.Take(size * stride), stride};
   const Matrix<T> turned = {arena.Take(size * stride), stride};
-  const R scale = DecomposeSchur(size, a, upper, turned, arena);
+  const Matrix<T> product = {arena.Take(size * stride), stride};
+  const R scale = DecomposeSchur(size, a, IsReal(size * size, a), upper, turned,
+                                 product, arena);
   if (std::isnan(scale)) return FillNan(size * size, a);
   T* const column = arena.Take(size);
   for (std::int64_t j = 0; j < size; ++j) {
@@ -259,7 +336,6 @@ void RunRoot(std::int64_t size, T* a, Arena<T> arena) {
   }
   // The unitary matrix times the root times the adjoint.
   ConjugateRows(size, size, turned.data, stride);
-  const Matrix<T> product = {arena.Take(size * stride), stride};
   const R back = 1 / std::sqrt(scale);
   for (std::int64_t i = 0; i < size; ++i) {
     std::fill_n(product.row(i), size, T{});
@@ -289,7 +365,9 @@ void RunGeneral(std::int64_t size, bool vectors, bool unitary, T* a,
   Matrix<T> turned = {arena.Take(size * stride), stride};
   const Matrix<T> result = {arena.Take(size * stride), stride};
   if (!vectors) turned.data = nullptr;
-  const R scale = DecomposeSchur(size, a, upper, turned, arena);
+  const bool is_real = IsReal(size * size, a);
+  const R scale =
+      DecomposeSchur(size, a, is_real, upper, turned, result, arena);
   if (std::isnan(scale)) return FillNan(size * size + size, a);
   for (std::int64_t k = 0; k < size; ++k) {
     a[size * size + k] = Scaled(upper.at(k, k), 1 / scale);
@@ -299,6 +377,13 @@ void RunGeneral(std::int64_t size, bool vectors, bool unitary, T* a,
   T* const x = arena.Take(size);  // the conjugate of what solves the triangle
   const R least = std::numeric_limits<R>::epsilon();
   for (std::int64_t k = 0; k < size; ++k) {
+    const T value = a[size * size + k];
+    T* const row = result.row(k);
+    if (is_real && value.im < 0) {
+      std::copy_n(result.row(k - 1), size, row);
+      ConjugateRows(1, size, row, stride);
+      continue;
+    }
     x[k] = FromParts<T>(1, 0);
     for (std::int64_t i = k; i-- > 0;) {
       const T sum = Dot(k - i, upper.row(i) + i + 1, x + i + 1);
@@ -310,7 +395,6 @@ void RunGeneral(std::int64_t size, bool vectors, bool unitary, T* a,
         ScaleRow(k - i + 1, FromParts<T>(1 / Size(x[i]), 0), x + i);
       }
     }
-    T* const row = result.row(k);
     std::fill_n(row, size, T{});
     AddRows(
         k + 1, size, [&](std::int64_t j) { return Conjugate(x[j]); },
@@ -318,11 +402,15 @@ void RunGeneral(std::int64_t size, bool vectors, bool unitary, T* a,
     const std::int64_t most = Largest(size, row);
     const R inverse = 1 / Size(row[most]);
     for (std::int64_t j = 0; j < size; ++j) row[j] = Scaled(row[j], inverse);
-    const R length = std::sqrt(RealPart(Dot(size, row, row)));
     const T top = row[most];
     const R by = std::sqrt(top.re * top.re + top.im * top.im);
-    ScaleRow(size, Scaled(Conjugate(top), 1 / (by * length)), row);
+    ScaleRow(size, Scaled(Conjugate(top), 1 / by), row);
     row[most].im = 0;
+    if (is_real && value.im == 0) {
+      for (std::int64_t j = 0; j < size; ++j) row[j].im = 0;
+    }
+    const R length = std::sqrt(RealPart(Dot(size, row, row)));
+    for (std::int64_t j = 0; j < size; ++j) row[j] = Scaled(row[j], 1 / length);
   }
   Transpose(result.data, stride, size, size, a, size);
 }

@@ -14,139 +14,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "tfaot/kernels/divide.h"
 #include "tfaot/kernels/linear.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
-
-// Rotations of neighbours among rows, collected.
-template <typename R>
-struct Rotations {
-  // Sweeps that are collected.
-  static constexpr int kSweeps = 16;
-  struct Sweep {
-    std::int64_t first;  // the row that it starts from
-    std::int64_t step;   // 1 or -1
-    std::int64_t count;
-  };
-
-  Matrix<R> rows;
-  std::int64_t width;  // of rows; zero if nobody wants them
-  R* turns;            // 2 * kSweeps * the number of rows
-  std::int64_t length = 0;
-  int sweeps = 0;
-  Sweep sweep[kSweeps];
-
-  // Begins a sweep. Add adds rotations of row r and r + step: the first becomes
-  // c * first + s * second, and the second c * second - s * first.
-  void Begin(std::int64_t first, std::int64_t step) {
-    if (sweeps == kSweeps) Apply();
-    sweep[sweeps++] = {first, step, 0};
-  }
-  TFAOT_INLINE void Add(double c, double s) {
-    turns[length++] = static_cast<R>(c);
-    turns[length++] = static_cast<R>(s);
-    ++sweep[sweeps - 1].count;
-  }
-
-  void Apply() {
-    if (width > 0) {
-      constexpr int kWidth = kLanes<R>;
-      std::int64_t j = 0;
-      for (; j + 4 * kWidth <= width; j += 4 * kWidth) Strip<Vector<R>, 4>(j);
-      for (; j + kWidth <= width; j += kWidth) Strip<Vector<R>, 1>(j);
-      for (; j < width; ++j) Strip<R, 1>(j);
-    }
-    length = 0;
-    sweeps = 0;
-  }
-
-  template <typename V, int kVectors>
-  TFAOT_NOINLINE void Strip(std::int64_t column) {
-    constexpr std::int64_t kStep = sizeof(V) / sizeof(R);
-    const R* turn = turns;
-    for (int number = 0; number < sweeps; ++number) {
-      const Sweep& s = sweep[number];
-      const std::int64_t step = s.step * rows.stride;
-      R* at = rows.row(s.first) + column;
-      V carried[kVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        carried[v] = LoadAs<V>(at + v * kStep);
-      }
-      for (std::int64_t i = 0; i < s.count; ++i, turn += 2, at += step) {
-        const V cosine = All<V>(turn[0]), sine = All<V>(turn[1]);
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          const V next = LoadAs<V>(at + step + v * kStep);
-          Store(at + v * kStep, MultiplyAdd(cosine, carried[v], sine * next));
-          // Only one operation waits for the rotation before.
-          carried[v] = MultiplyAdd(-sine, carried[v], cosine * next);
-        }
-      }
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) Store(at + v * kStep, carried[v]);
-    }
-  }
-};
-
-// Iterations for each value, after which there is no result.
-constexpr int kIterations = 60;
-
-// The eigenvalues `d` of a tridiagonal matrix, given its diagonal d[size] and
-// the values beside it, e[size - 1], and one more. Rotates rows. Returns
-// whether it converged.
-template <typename R>
-bool Diagonalize(std::int64_t size, double* d, double* e,
-                 Rotations<R>& rotations) {
-  constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 2;
-  constexpr double kTiny = std::numeric_limits<double>::min();
-  e[size - 1] = 0;
-  for (std::int64_t l = 0; l < size; ++l) {
-    for (int iteration = 0;; ++iteration) {
-      std::int64_t m = l;
-      for (; m + 1 < size; ++m) {
-        if (e[m] * e[m] <=
-            kEpsilon * kEpsilon * std::abs(d[m] * d[m + 1]) + kTiny) {
-          e[m] = 0;
-          break;
-        }
-      }
-      if (m == l) break;
-      if (iteration == kIterations) return false;
-      double g = (d[l + 1] - d[l]) / (2 * e[l]);
-      double r = std::sqrt(g * g + 1);
-      g = d[m] - d[l] + e[l] / (g + std::copysign(r, g));
-      double s = 1, c = 1, p = 0;
-      rotations.Begin(m, -1);
-      std::int64_t i = m - 1;
-      for (; i >= l; --i) {
-        const double f = s * e[i], b = c * e[i];
-        r = std::sqrt(f * f + g * g);
-        e[i + 1] = r;
-        if (r == 0) {
-          d[i + 1] -= p;
-          e[m] = 0;
-          break;
-        }
-        const double inverse = 1 / r;
-        s = f * inverse;
-        c = g * inverse;
-        g = d[i + 1] - p;
-        r = (d[i] - g) * s + 2 * c * b;
-        p = s * r;
-        d[i + 1] = g + p;
-        g = c * r - b;
-        rotations.Add(c, s);
-      }
-      if (r == 0 && i >= l) continue;
-      d[l] -= p;
-      e[l] = g;
-      e[m] = 0;
-    }
-  }
-  rotations.Apply();
-  return true;
-}
 
 // Makes a Hermitian matrix tridiagonal. Rows are columns of the matrix. Row i
 // becomes a reflector, from value i + 1 on.
@@ -272,6 +143,8 @@ void RunEigen(std::int64_t size, bool vectors, T* a, Arena<T> arena,
   if (std::isnan(scale)) return FillNan(size * size + size, a);
   auto* const d = reinterpret_cast<double*>(arena.Take(2 * size));
   auto* const e = reinterpret_cast<double*>(arena.Take(2 * size));
+  auto* const memory = reinterpret_cast<double*>(
+      arena.Take(2 * (Conquest<R>::kDoubles + Conquest<R>::kIndices) * size));
   T* const tau = arena.Take(size);
   T* const panel = arena.Take(64 * stride);
   const Matrix<T> x = {arena.Take(size * stride), stride};
@@ -283,9 +156,24 @@ void RunEigen(std::int64_t size, bool vectors, T* a, Arena<T> arena,
     rotations.rows = rows = Identity(size, x);
     rotations.width = size;
   }
-  if (!Diagonalize(size, d, e, rotations)) {
-    return FillNan(size * size + size, a);
+  ReflectorWork<T> work = {};
+  if (vectors) work = arena.Reflectors(size, size, threads);
+  bool converged;
+  if (vectors && size > Conquest<R>::kBase) {
+    auto* const indices =
+        reinterpret_cast<std::int64_t*>(memory + Conquest<R>::kDoubles * size);
+    converged = Conquest<R>{rows,
+                            memory,
+                            indices,
+                            {Parts(a), size},
+                            {Parts(work.scratch), stride},
+                            &rotations,
+                            threads}
+                    .Divide(0, size, d, e);
+  } else {
+    converged = Diagonalize(size, d, e, rotations);
   }
+  if (!converged) return FillNan(size * size + size, a);
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t least = std::min_element(d + i, d + size) - d;
     if (least != i) {
@@ -298,8 +186,7 @@ void RunEigen(std::int64_t size, bool vectors, T* a, Arena<T> arena,
   }
   if (!vectors) return;
   Widen(size, size, x);
-  ApplyReflectors(size - 1, size, matrix, 1, tau, false, size, x,
-                  arena.Reflectors(size, size, threads));
+  ApplyReflectors(size - 1, size, matrix, 1, tau, false, size, x, work);
   Transpose(x.data, stride, size, size, a, size);
 }
 
@@ -357,9 +244,6 @@ template <typename R>
 bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
                      Rotations<R>& left, Rotations<R>& right) {
   constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 4;
-  const auto length = [](double a, double b) {
-    return std::sqrt(a * a + b * b);
-  };
   // `above[i]` is beside d[i].
   double* const above = e - 1;
   double norm = 0;
@@ -385,7 +269,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
           const double f = s * above[i];
           above[i] *= c;
           if (std::abs(f) <= least) break;
-          const double h = length(f, d[i]);
+          const double h = Length(f, d[i]);
           c = d[i] / h;
           s = -f / h;
           d[i] = h;
@@ -402,7 +286,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
       double h = above[k];
       double f =
           ((y_k - z_k) * (y_k + z_k) + (g - h) * (g + h)) / (2 * h * y_k);
-      g = length(f, 1);
+      g = Length(f, 1);
       f = ((x - z_k) * (x + z_k) + h * (y_k / (f + std::copysign(g, f)) - h)) /
           x;
       double c = 1, s = 1;
@@ -413,7 +297,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
         double y = d[j + 1];
         h = s * g;
         g = c * g;
-        double z = length(f, h);
+        double z = Length(f, h);
         if (j > l) above[j] = z;
         c = z != 0 ? f / z : 1;
         s = z != 0 ? h / z : 0;
@@ -422,7 +306,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
         h = y * s;
         y *= c;
         right.Add(c, s);
-        z = length(f, h);
+        z = Length(f, h);
         d[j] = z;
         c = z != 0 ? f / z : 1;
         s = z != 0 ? h / z : 0;
