@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
@@ -94,7 +94,9 @@ def markdown(version: str) -> str:
         "",
         "| dtypes | ops |",
         "|---|---|",
-        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_dtypes.items()),
+        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_dtypes.items() if len(ops) > 1),
+        "",
+        _singles(by_dtypes),
         "",
         "These arguments must be known at build time:",
         "",
@@ -102,7 +104,7 @@ def markdown(version: str) -> str:
         "|---|---|",
         *(f"| {key} | {', '.join(ops)} |" for key, ops in by_constants.items() if len(ops) > 1),
         "",
-        "Of single ops: " + "; ".join(f"{ops[0]}: {key}" for key, ops in by_constants.items() if len(ops) == 1) + ".",
+        _singles(by_constants),
         "",
         "These ops behave unlike TensorFlow's:",
         "",
@@ -118,6 +120,10 @@ def markdown(version: str) -> str:
     for (reason, rewrite), ops in sorted(why.items(), key=lambda item: (-len(item[1]), item[0])):
         lines.append(f"| {reason} | {rewrite} | {', '.join(ops)} |")
     return "\n".join(lines) + "\n"
+
+
+def _singles(groups: Mapping[str, Sequence[str]]) -> str:
+    return "Of single ops: " + "; ".join(f"{ops[0]}: {key}" for key, ops in groups.items() if len(ops) == 1) + "."
 
 
 def _grouped(table: Iterable[Row], of: Callable[[Row], str]) -> dict[str, list[str]]:
