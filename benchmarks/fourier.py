@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "py")]
 
 from tests.compile.program import fourier_test  # noqa: E402
+from tests.stages.native import LEVELS  # noqa: E402
 from tfaot.compile.program.thunks.fourier_plan import along  # noqa: E402
 from tfaot.core.isa import TARGETS  # noqa: E402
 
@@ -97,17 +98,20 @@ extern "C" void Times(int bytes, int kind, int inverse, int method, int lanes, c
 """
 
 
+SOURCES = "".join(f'#include "tfaot/kernels/fourier_{dtype}.cc"\n' for dtype in ("f32", "f64"))
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--level", default="x86-64-v3", choices=sorted(fourier_test.LEVELS), help="the CPU level")
+    parser.add_argument("--level", default="x86-64-v3", choices=sorted(LEVELS), help="the CPU level")
     level = parser.parse_args().level
     import tensorflow as tf
 
     ducc = Path(tf.sysconfig.get_include()) / "external/ducc"
     with tempfile.TemporaryDirectory() as folder:
         flags = ["c++", "-std=c++17", "-O3", f"-march={level}", "-shared", "-fPIC", "-w"]
-        for name, source in (("ducc", DUCC), ("run", fourier_test.SOURCE + TIMED)):
+        for name, source in (("ducc", DUCC), ("run", SOURCES + fourier_test.SOURCE + TIMED)):
             (Path(folder) / f"{name}.cc").write_text(source)
         includes = [f"-I{ROOT}/runtime", f"-I{ducc}/src", f"-I{ducc}"]
         library = f"{folder}/run.so"

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "py")]
 
 from tests.compile.program import linear_test  # noqa: E402
-from tests.compile.program.fourier_test import GUARD, LEVELS  # noqa: E402
+from tests.compile.program.fourier_test import GUARD  # noqa: E402
+from tests.stages.native import LEVELS  # noqa: E402
 from tfaot.xla.linear import Linear  # noqa: E402
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)

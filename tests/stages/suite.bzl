@@ -2,7 +2,7 @@
 
 load("@rules_python//python:defs.bzl", "py_test")
 
-def py_suite(*, name, tests, data = [], deps = [], **attributes):
+def py_suite(*, name, tests, data = [], deps = [], env = {}, **attributes):
     """Runs the files of a folder as one test, each in a child of one process that has imported TensorFlow.
 
     `bazel test //tests/FOLDER:suite --test_filter=names_test` runs one file.
@@ -12,6 +12,7 @@ def py_suite(*, name, tests, data = [], deps = [], **attributes):
       tests: files of this package, `.py` or not: `glob(["*_test.py"])`, or some of them.
       data: files that the tests read.
       deps: what the tests import.
+      env: variables of the environment.
       **attributes: additional ones of py_test, such as `shard_count`.
     """
     main = "//tests/stages:suite.py"
@@ -21,7 +22,7 @@ def py_suite(*, name, tests, data = [], deps = [], **attributes):
         srcs = [main] + files,
         args = ["{}/{}".format(native.package_name(), file) for file in files],
         data = data,
-        env = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},  # as for the stages
+        env = env | {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"},  # as for the stages
         main = main,
         deps = depset(deps + ["//tests/stages:harness"]).to_list(),
         **attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import subprocess
 import tempfile
 import unittest
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.stages.harness import ROOT
+from tests.stages import native
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.fourier_plan import Plan, along
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Slice, Sort
@@ -26,16 +25,13 @@ from tfaot.xla.marks import KINDS
 Array = npt.NDArray[Any]
 
 METHODS = ("Direct", "One", "Line", "Across", "Chirp", "ChirpAcross")
-LEVELS = {"x86-64": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
-"""CPU levels, and the flag of a CPU that can run each."""
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 24, 30, 31, 64)
 LONG = (37, 60, 97, 100, 127, 128, 225, 257, 512, 625, 1000, 1021, 1024, 1536, 2187)
 GUARD = 16
 """Values before and after memory that a call must leave alone."""
 
 SOURCE = """
-#include "tfaot/kernels/fourier_f32.cc"
-#include "tfaot/kernels/fourier_f64.cc"
+#include "tfaot/kernels/calls.h"
 
 using namespace tfaot::kernels;
 
@@ -98,7 +94,7 @@ class MarksTest(unittest.TestCase):
 
 
 class FourierTest(unittest.TestCase):
-    """The kernels, compiled for each level that this CPU has."""
+    """The kernels at each level."""
 
     libraries: dict[str, ctypes.CDLL]
 
@@ -106,15 +102,10 @@ class FourierTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
-        folder = Path(temporary.name)
-        (folder / "run.cc").write_text(SOURCE)
-        flags = Path("/proc/cpuinfo").read_text()
-        cls.libraries = {}
-        for level in (level for level, flag in LEVELS.items() if flag in flags):
-            target = folder / f"{level}.so"
-            options = ["-std=c++17", "-O1", "-ffp-contract=off", f"-march={level}", "-shared", "-fPIC"]
-            subprocess.check_call(["c++", *options, f"-I{ROOT}/runtime", str(folder / "run.cc"), "-o", str(target)])
-            cls.libraries[level] = ctypes.CDLL(str(target))
+        sources = ("fourier_f32.cc", "fourier_f64.cc")
+        cls.libraries = {
+            level: native.shim(Path(temporary.name), level, SOURCE, sources) for level in native.levels()
+        }
 
     def transformed(self, level: str, plans: Sequence[Plan], values: Array) -> Array:
         """Runs the plans in place on a copy of values."""

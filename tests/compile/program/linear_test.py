@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tests.compile.program.fourier_test import GUARD, LEVELS, guarded, untouched
-from tests.stages.harness import ROOT
+from tests.compile.program.fourier_test import GUARD, guarded, untouched
+from tests.stages import native
 from tfaot.xla.linear import Linear
 
 Array = npt.NDArray[Any]
@@ -25,10 +24,8 @@ UNITS = 60
 """The error of products of factors, in units in the last place of the largest singular value, times the root of the size."""
 
 SOURCE = """
-#include "tfaot/kernels/linear_f32.cc"
-#include "tfaot/kernels/linear_f64.cc"
-#include "tfaot/kernels/products_f32.cc"
-#include "tfaot/kernels/products_f64.cc"
+#include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/linear_scratch.h"
 
 using namespace tfaot::kernels;
 
@@ -48,12 +45,9 @@ extern "C" void Run(const long* numbers, int is_float, int is_complex, void* scr
 
 
 def library(folder: Path, level: str, *options: str) -> ctypes.CDLL:
-    """Compiles the kernels for a CPU level."""
-    source, target = folder / "run.cc", folder / f"{level}.so"
-    source.write_text(SOURCE)
-    flags = ["-std=c++17", *options, "-ffp-contract=off", f"-march={level}", "-shared", "-fPIC", f"-I{ROOT}/runtime"]
-    subprocess.check_call(["c++", *flags, str(source), "-o", str(target)])
-    result = ctypes.CDLL(str(target))
+    """Returns the kernels for a CPU level."""
+    sources = ("linear_f32.cc", "linear_f64.cc", "products_f32.cc", "products_f64.cc")
+    result = native.shim(folder, level, SOURCE, sources, *options)
     result.Row.restype = result.Scratch.restype = ctypes.c_long
     return result
 
@@ -103,7 +97,7 @@ def adjoint(x: Array) -> Array:
 
 
 class LinearTest(unittest.TestCase):
-    """The kernels, compiled for each level that this CPU has."""
+    """The kernels at each level."""
 
     kernels: ClassVar[dict[str, ctypes.CDLL]]
     dtype: np.dtype[Any]
@@ -112,9 +106,7 @@ class LinearTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
-        flags = Path("/proc/cpuinfo").read_text()
-        levels = [level for level, flag in LEVELS.items() if flag in flags]
-        cls.kernels = {level: library(Path(temporary.name), level, "-O1") for level in levels}
+        cls.kernels = {level: library(Path(temporary.name), level) for level in native.levels()}
 
     def setUp(self) -> None:
         self.normal = np.random.default_rng(1).standard_normal
@@ -291,7 +283,8 @@ class LinearTest(unittest.TestCase):
             trace = np.trace(wide(x), axis1=-2, axis2=-1)[:, None, None]
             for each in (wide(values), wide(alone)):
                 self.assert_close(each.sum(-1)[:, None, None], trace, case, scale)
-                moved = wide(x)[:, None] - each[..., None, None] * np.eye(size)
+                some = each[:, [draw.randrange(size) for _ in range(3)]]  # a decomposition for all takes long
+                moved = wide(x)[:, None] - some[..., None, None] * np.eye(size)
                 least = np.linalg.svd(moved, compute_uv=False)[..., -1].max(-1)
                 self.assert_close(least[:, None, None], np.zeros((batch, 1, 1)), case, scale)
             if not x.imag.any():
