@@ -13,20 +13,19 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import jinja2
 import numpy as np
 
+from tests.stages import native
 from tests.stages.harness import ROOT
 from tfaot.core import dtypes, fingerprint, names, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
 from tfaot.render import render as stage
 
-RUNTIME = ("files", "instance", "isa", "mapped_file", "safetensors", "variables", "weight_set")
-"""What every class links."""
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
     "header": "{}.h",
@@ -545,9 +544,6 @@ struct Fake {
 class ClassTest(RenderTest):
     """The class around a stand-in for the compiler's code: how it handles arguments, results, and errors."""
 
-    runtime: ClassVar[list[str]] = []
-    """Objects of the runtime, once a test has needed them."""
-
     SMALL = """\
 extern "C" {{
 extern const std::uint64_t tfaot_{symbol}_fingerprint;
@@ -873,15 +869,8 @@ int main(int, char** argv) {
 """
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
-        """Builds `program` from sources and the runtime, which is compiled once."""
-        if not self.runtime:
-            folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-            self.addClassCleanup(shutil.rmtree, folder)
-            for name in RUNTIME:
-                self.runtime.append(str(folder / f"{name}.o"))
-                result = self.compiler("-c", str(ROOT / f"runtime/tfaot/{name}.cc"), "-o", self.runtime[-1])
-                self.assertEqual(result.returncode, 0, result.stderr)
-        result = self.compiler(*flags, *sources, *self.runtime, "-o", "program")
+        """Builds `program` from sources and the runtime."""
+        result = self.compiler(*flags, *sources, *native.runtime(), "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def ran(self, *arguments: str) -> subprocess.CompletedProcess[str]:
