@@ -21,7 +21,7 @@ from typing import Any
 import numpy.typing as npt
 
 import tfaot
-from tfaot.core import drawn, environment, isolate, safetensors
+from tfaot.core import drawn, environment, isolate, safetensors, templates
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import stem
 from tfaot.core.manifest import Manifest
@@ -156,6 +156,10 @@ def warm() -> None:
     environment.prepare()
     for name in _MODULES:
         importlib.import_module(name)
+    for folder in ("compile/program/codegen", "render"):
+        loaded = templates.environment(str(Path(tfaot.__file__).parent / folder / "templates"))
+        for name in loaded.list_templates():
+            loaded.get_template(name)
 
 
 def export_here(folder: Path, cpp_class: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import jinja2
 
 
+@functools.cache
 def environment(folder: str) -> jinja2.Environment:
-    """Returns an environment for C++ templates in a folder. A name that a template lacks is an error."""
+    """Returns the environment for C++ templates in a folder. A name that a template lacks is an error."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import unittest
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,16 +138,24 @@ def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
 class ExecutorTest(StageTest):
     """Models through the stages, and their programs alone."""
 
+    def setUp(self) -> None:
+        super().setUp()
+        self.want: dict[Path, Sequence[Sequence[Array]]] = {}
+
     def sources(
         self, model: str, cpu: str = "x86-64-v3", steps: int = 4, passes: tuple[str, ...] = ("*",), **kwargs: Any
     ) -> Exported:
         """Exports and compiles a model. Leaves `m.h`, `m.cc`, and tfcompile's own header `tfcompile.h`."""
         exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
+        self.compile_sources(exported, cpu, passes)
+        return exported
+
+    def compile_sources(self, exported: Exported, cpu: str, passes: tuple[str, ...] = ("*",)) -> None:
+        """Compiles an exported model, with what `sources` leaves."""
         with keeping_header(exported):
             self.compile(exported, isa=(cpu,), passes=passes)
         os.rename(exported.path("header"), exported.path("m.h"))
         os.rename(exported.path("source"), exported.path("m.cc"))
-        return exported
 
     def program(self, model: str, cpu: str = "x86-64-v3", **kwargs: Any) -> Exported:
         """Like `sources`, and leaves `m.o`."""
@@ -155,13 +163,22 @@ class ExecutorTest(StageTest):
         compile_program(exported.folder, cpu)
         return exported
 
+    def programs(self, model: str) -> Iterator[tuple[str, Exported]]:
+        """Exports a model, and leaves its program at the lowest CPU level, and at the next."""
+        exported = self.export(HEAD + model, golden_steps=4)
+        for cpu in ("x86-64", "x86-64-v3"):
+            self.compile_sources(exported, cpu)
+            compile_program(exported.folder, cpu)
+            yield cpu, exported
+
     def parsed(self, exported: Exported) -> thunks.CompiledFunction:
         """Returns the contents of tfcompile's header."""
         return header.parse(Path(exported.path("tfcompile.h")).read_text())
 
     def assert_like_tensorflow(self, exported: Exported, steps: int = 4, cpu: str = "x86-64-v3") -> None:
         """Compares runs of the program with TensorFlow."""
-        want = isolate.run_isolated(lambda: expected(exported), what="running TensorFlow")
+        if exported.folder not in self.want:
+            self.want[exported.folder] = isolate.run_isolated(lambda: expected(exported), what="running TensorFlow")
         entry = exported.manifest.entry_points[0]
         variables = [exported.manifest.variables[use.variable] for use in entry.variables]
         inputs = exported.golden_inputs
@@ -199,7 +216,7 @@ class ExecutorTest(StageTest):
         self.assertEqual((ran.returncode, ran.stdout), (0, ""))
         data = (exported.folder / "results").read_bytes()
         at = 0
-        for step, values in enumerate(want):
+        for step, values in enumerate(self.want[exported.folder]):
             for index, value in enumerate(values):
                 got = np.frombuffer(data[at : at + value.nbytes], value.dtype).reshape(value.shape)
                 at += value.nbytes
@@ -254,32 +271,28 @@ class ExecutorTest(StageTest):
 
     def test_descent(self) -> None:
         """Protects SGD: it is a part of products that compute gradients, with TensorFlow's numbers, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["descent"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["descent"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             ends = re.findall(r"INFINITY, INFINITY, (-[\d.]+), (\w+)\}\);", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(ends, [("-0.25", "true"), ("-0.5", "true"), ("-0.01", "true"), ("-0.125", "false")])
 
     def test_heads(self) -> None:
         """Protects fast attention: its products read and write heads where they lie, without copies, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["heads"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["heads"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             passes = json.loads(Path(exported.path("passes")).read_text())
             self.assertEqual([passes[name] for name in ("split_kv_matmul", "transpose_folding")], [4, 6])
 
     def test_softmax(self) -> None:
         """Protects attention and classifiers: a softmax is one call, and has TensorFlow's numbers, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["softmax"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["softmax"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42", "42", "1", "5"])
 
     def test_long_rows(self) -> None:
         """Protects long contexts and large layers: rows of any length are one call, and have TensorFlow's numbers."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["long_rows"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["long_rows"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             source = Path(exported.path("m.cc")).read_text()
             calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", source)
@@ -288,8 +301,7 @@ class ExecutorTest(StageTest):
 
     def test_row_fusion(self) -> None:
         """Protects layer norms and activations: each is one call, and has TensorFlow's numbers, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["norms"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["norms"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             source = Path(exported.path("m.cc")).read_text()
             calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", source)
@@ -302,16 +314,14 @@ class ExecutorTest(StageTest):
 
     def test_column_reduction(self) -> None:
         """Protects gradients of biases: sums of rows are calls, and have TensorFlow's numbers, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["columns"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["columns"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             calls = re.findall(r"RunColumnSums<float>\(\{(.*?)\},", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["1, 6561, 4, 3, 2025, 2592", "1, 8, 2000, 1, 8, 8", "1, 400, 3, 13, 24, 32"])
 
     def test_filter_gradients(self) -> None:
         """Protects training of images: gradients by kernels are calls, and have TensorFlow's numbers, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["filters"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["filters"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["filter_gradients"], 2)
             source = Path(exported.path("m.cc")).read_text()
@@ -321,8 +331,7 @@ class ExecutorTest(StageTest):
 
     def test_mlp_fusion(self) -> None:
         """Protects small nets: layers on one row are calls with TensorFlow's numbers, also in loops and at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["dense"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["dense"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             source = Path(exported.path("m.cc")).read_text()
             layers = re.findall(r"Dense<(\d+, \d+, \w+)>", source)
@@ -341,8 +350,7 @@ class ExecutorTest(StageTest):
 
     def test_transposes(self) -> None:
         """Protects attention and gradients: copies of rows are calls, and copy every value, also at the lowest level."""
-        for cpu in ("x86-64", "x86-64-v3"):
-            exported = self.program(MODELS["orders"], cpu=cpu)
+        for cpu, exported in self.programs(MODELS["orders"]):
             self.assert_like_tensorflow(exported, cpu=cpu)
             calls = re.findall(r"RunRowCopies<float>\(\{0, (.*)\}, b", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(
