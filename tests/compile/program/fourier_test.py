@@ -103,9 +103,7 @@ class FourierTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         sources = ("fourier_f32.cc", "fourier_f64.cc")
-        cls.libraries = {
-            level: native.shim(Path(temporary.name), level, SOURCE, sources) for level in native.levels()
-        }
+        cls.libraries = {level: native.shim(Path(temporary.name), level, SOURCE, sources) for level in native.levels()}
 
     def transformed(self, level: str, plans: Sequence[Plan], values: Array) -> Array:
         """Runs the plans in place on a copy of values."""
