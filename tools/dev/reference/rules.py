@@ -60,6 +60,8 @@ def _symbol(file: str, symbol: Symbol, shown: dict[tuple[str, ...], str]) -> str
         parts.append(table(["target", "what it is"], targets) + "\n")
     if symbol.kind == "provider":
         parts.append(table(["field", "type", "meaning"], [(code(f.name), code(f.type), f.doc) for f in symbol.fields]))
+    elif symbol.name == "tf_library":
+        parts.append("[Its guide](../guide/tf_library.md#attributes) has its attributes.\n")
     elif symbol.fields:
         fields = [
             (
