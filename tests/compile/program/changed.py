@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, SizedSlice, Slice, Thunk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Convolution, Kernel, SizedSlice, Slice, Thunk
 from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import fusions
 
@@ -89,3 +89,37 @@ def with_products(hlo: str, products: Mapping[str, tuple[int, int, bool, bool]],
         passed = ", ".join(f"%{name}.{index}" for index in range(len(shapes)))
         entry += f"  %{name} = {result} fusion({passed}), kind=kOutput, calls=%of_{name}\n"
     return f"{hlo.rstrip().removesuffix('}')}{entry}}}\n{bodies}"
+
+
+def convolution(
+    *, out: Slice, image: tuple[int, int], channels: int, taps: tuple[int, int], filters: int, pixels: tuple[int, int]
+) -> Convolution:
+    """Returns a convolution of buffer 0 with the kernel in buffer 1: one image, no stride, padding, dilations, or groups.
+
+    Args:
+      out: where the result is.
+      image: the input's height and width.
+      channels: the input's channels.
+      taps: the kernel's height and width.
+      filters: how many it has.
+      pixels: the result's height and width.
+    """
+    return Convolution(
+        dtype="float",
+        out=out,
+        input=Slice(0, 0),
+        kernel=Slice(1, 0),
+        batch=1,
+        input_size=image,
+        input_channels=channels,
+        kernel_size=taps,
+        kernel_channels=channels,
+        filters=filters,
+        output_size=pixels,
+        stride=(1, 1),
+        padding_before=(0, 0),
+        padding_after=(0, 0),
+        input_dilation=(1, 1),
+        kernel_dilation=(1, 1),
+        groups=1,
+    )

@@ -8,6 +8,7 @@ import math
 import unittest
 from pathlib import Path
 
+from tests.compile.program.changed import convolution
 from tests.stages.harness import StageTest
 from tests.xla.hlo import kernels, parsed
 from tfaot.compile.program.passes.epilogues import epilogues
@@ -116,25 +117,7 @@ class AttachTest(unittest.TestCase):
 
     def test_few_filters(self) -> None:
         """Protects speed: convolutions of few filters finish what they compute in vectors, and those in tiles don't."""
-        few = Convolution(
-            dtype="float",
-            out=Slice(0, 2048),
-            input=Slice(0, 0),
-            kernel=Slice(1, 0),
-            batch=1,
-            input_size=(9, 9),
-            input_channels=3,
-            kernel_size=(1, 1),
-            kernel_channels=3,
-            filters=4,
-            output_size=(9, 9),
-            stride=(1, 1),
-            padding_before=(0, 0),
-            padding_after=(0, 0),
-            input_dilation=(1, 1),
-            kernel_dilation=(1, 1),
-            groups=1,
-        )
+        few = convolution(out=Slice(0, 2048), image=(9, 9), channels=3, taps=(1, 1), filters=4, pixels=(9, 9))
         finish = kernel("narrow", (0, 2048, 1296), (2, 0, 16), (0, 2048, 1296))
         self.assertEqual(len(attached(few, finish).thunks), 1)
         for other in (
@@ -283,26 +266,8 @@ class AttachTest(unittest.TestCase):
 
     def test_convolutions_and_loops(self) -> None:
         """Protects images, whose columns are filters, and the bodies of loops."""
-        convolution = Convolution(
-            dtype="float",
-            out=Slice(0, 512),
-            input=Slice(0, 0),
-            kernel=Slice(1, 0),
-            batch=1,
-            input_size=(2, 2),
-            input_channels=2,
-            kernel_size=(1, 1),
-            kernel_channels=2,
-            filters=8,
-            output_size=(2, 2),
-            stride=(1, 1),
-            padding_before=(0, 0),
-            padding_after=(0, 0),
-            input_dilation=(1, 1),
-            kernel_dilation=(1, 1),
-            groups=1,
-        )
-        (loop,) = attached(For(3, (convolution, kernel("biased", (0, 512, 128), B, (0, 512, 128))))).thunks
+        layer = convolution(out=Slice(0, 512), image=(2, 2), channels=2, taps=(1, 1), filters=8, pixels=(2, 2))
+        (loop,) = attached(For(3, (layer, kernel("biased", (0, 512, 128), B, (0, 512, 128))))).thunks
         assert isinstance(loop, For)
         (got,) = loop.body
         assert isinstance(got, Convolution) and got.epilogue

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
+from tests.compile.program.changed import convolution
 from tests.stages.harness import PREAMBLE, ROOT, StageTest
 from tfaot.compile.program.codegen import emitter, executor
 from tfaot.compile.program.objects import constants
@@ -51,27 +52,9 @@ def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dty
     )
 
 
-def convolution(taps: tuple[int, int] = (3, 1), channels: int = 2, filters: int = 32) -> Convolution:
+def layer(taps: tuple[int, int] = (3, 1), channels: int = 2, filters: int = 32) -> Convolution:
     """Returns a convolution of the start of buffer 0 with the kernel in buffer 1."""
-    return Convolution(
-        dtype="float",
-        out=Slice(0, 2048),
-        input=Slice(0, 0),
-        kernel=Slice(1, 0),
-        batch=1,
-        input_size=(5, 5),
-        input_channels=channels,
-        kernel_size=taps,
-        kernel_channels=channels,
-        filters=filters,
-        output_size=(3, 5),
-        stride=(1, 1),
-        padding_before=(0, 0),
-        padding_after=(0, 0),
-        input_dilation=(1, 1),
-        kernel_dilation=(1, 1),
-        groups=1,
-    )
+    return convolution(out=Slice(0, 2048), image=(5, 5), channels=channels, taps=taps, filters=filters, pixels=(3, 5))
 
 
 def function(*thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> CompiledFunction:
@@ -119,7 +102,7 @@ class PrepackTest(unittest.TestCase):
         for name, thunk, given in (
             ("product", dot(columns=40), matrix),
             ("transposed", dataclasses.replace(dot(columns=40), transpose_lhs=True), matrix.T),
-            ("convolution", convolution(taps=(1, 3), channels=1, filters=40), matrix),
+            ("convolution", layer(taps=(1, 3), channels=1, filters=40), matrix),
         ):
             with self.subTest(name):
                 got = packed({"v3": function(thunk, sizes=(480,))}, {"c1": memoryview(given.tobytes())})
@@ -143,13 +126,13 @@ class PrepackTest(unittest.TestCase):
         for columns, want in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
             self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [want])
         self.assertEqual(self.packings(dataclasses.replace(dot(columns=16), batch=2)), ["none"])
-        self.assertEqual(self.packings(convolution(), sizes=(768,)), ["panels"])
+        self.assertEqual(self.packings(layer(), sizes=(768,)), ["panels"])
         for other in (
             {"groups": 2, "kernel_channels": 1, "kernel_size": (3, 2)},
             {"input_dilation": (2, 1)},
             {"output_size": (1, 1)},
         ):
-            self.assertEqual(self.packings(dataclasses.replace(convolution(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
+            self.assertEqual(self.packings(dataclasses.replace(layer(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
 
     def test_large_constants_stay_single(self) -> None:
         """Protects memory: a large constant that something else reads isn't stored twice."""
@@ -162,15 +145,15 @@ class PrepackTest(unittest.TestCase):
 
     def test_beside_winograd(self) -> None:
         """Protects what the pass before packed, and the manifest, which lists constants in the function's order."""
-        layer = dataclasses.replace(
-            convolution(taps=(3, 3), channels=32, filters=16), kernel=Slice(2, 0), input_size=(8, 8), output_size=(6, 6)
+        wide = dataclasses.replace(
+            layer(taps=(3, 3), channels=32, filters=16), kernel=Slice(2, 0), input_size=(8, 8), output_size=(6, 6)
         )
         constants = values(384, 4 * 9 * 32 * 16)
-        compiled = Compiled({"v3": function(dot(), layer, sizes=(384, 4 * 9 * 32 * 16))}, constants)
+        compiled = Compiled({"v3": function(dot(), wide, sizes=(384, 4 * 9 * 32 * 16))}, constants)
         self.assertEqual((winograd(compiled), prepack(compiled)), (1, 1))
         self.assertEqual([constant.packing for _, constant in sorted(compiled.packed.items())], ["panels", "winograd"])
         self.assertEqual([thunk.packing for thunk in compiled.functions["v3"].thunks], ["panels", "winograd"])  # type: ignore[union-attr]
-        self.assertEqual(compiled.replaced["c2"], transformed(constants["c2"], layer))
+        self.assertEqual(compiled.replaced["c2"], transformed(constants["c2"], wide))
 
     def test_levels_and_copies(self) -> None:
         """Protects size: a value that occurs several times is packed everywhere or nowhere."""
@@ -251,7 +234,7 @@ class FactsTest(unittest.TestCase):
             {
                 "x86-64": function(
                     dataclasses.replace(dot(), packing="panels"),
-                    dataclasses.replace(convolution(taps=(3, 3)), packing="winograd"),
+                    dataclasses.replace(layer(taps=(3, 3)), packing="winograd"),
                     Sort("less", (Slice(0, 0),), (4,), (1, 16, 1), True),
                 )
             },

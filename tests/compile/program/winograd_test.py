@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.compile.program.changed import convolution
 from tests.stages.harness import StageTest
 from tfaot.compile.program.packing import winograd
-from tfaot.compile.program.thunks.kinds import Convolution, Slice
+from tfaot.compile.program.thunks.kinds import Slice
 
 NET = """\
 import numpy as np
@@ -35,24 +36,12 @@ def model_fn(x, _):
 """
 """A convolution to which it applies, and another op."""
 
-LAYER = Convolution(
-    dtype="float",
-    out=Slice(0, 0),
+LAYER = dataclasses.replace(
+    convolution(out=Slice(0, 0), image=(28, 28), channels=128, taps=(3, 3), filters=128, pixels=(28, 28)),
     input=Slice(1, 0),
     kernel=Slice(2, 0),
-    batch=1,
-    input_size=(28, 28),
-    input_channels=128,
-    kernel_size=(3, 3),
-    kernel_channels=128,
-    filters=128,
-    output_size=(28, 28),
-    stride=(1, 1),
     padding_before=(1, 1),
     padding_after=(1, 1),
-    input_dilation=(1, 1),
-    kernel_dilation=(1, 1),
-    groups=1,
 )
 
 
