@@ -51,9 +51,11 @@ Array<float> Reference(const Convolution& c, const Array<float>& input,
                                                    c.kernel_channels *
                                                    c.filters;
             for (int64_t k = 0; k < c.kernel_channels; ++k) {
-              for (int64_t f = 0; f < c.filters; ++f) {
-                to[f] += pixel[f / group_filters * c.kernel_channels + k] *
-                         tap[k * c.filters + f];
+              for (int64_t f = 0, g = 0; f < c.filters; ++g) {
+                const float value = pixel[g * c.kernel_channels + k];
+                for (const int64_t end = f + group_filters; f < end; ++f) {
+                  to[f] += value * tap[k * c.filters + f];
+                }
               }
             }
           }
@@ -173,7 +175,7 @@ void Grouped(Random& random) { RandomShapes(random, 3000, true, true); }
 // Protects the direct loops for one channel per group, with edges on all sides
 // and channels that don't fill a vector.
 void Depthwise(Random& random) {
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < fuzz::Cases(4000); ++i) {
     Convolution c;
     c.batch = random.Between(1, 2);
     c.groups = c.input_channels = random.Between(1, 70);
@@ -189,7 +191,7 @@ void Depthwise(Random& random) {
 // Protects lines that are computed from copies, in pieces that don't fit all of
 // a line.
 void WideDepthwise(Random& random) {
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < fuzz::Cases(100); ++i) {
     Convolution c;
     c.batch = random.Between(1, 2);
     c.groups = c.input_channels = c.filters = random.Between(16, 40);
@@ -227,7 +229,7 @@ void EmptyImages(Random& random) {
 // the image and has the batch as its channels: long inner dimensions, which are
 // split.
 void KernelGradients(Random& random) {
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < fuzz::Cases(60); ++i) {
     Convolution c;
     c.batch = random.Between(1, 4);
     c.input_channels = c.kernel_channels = random.Between(1, 40);
@@ -248,7 +250,7 @@ void KernelGradients(Random& random) {
 // Protects few filters, where a vector has several outputs along y: lines that
 // end within a vector or within a block of vectors, with padding on both sides.
 void FewFilters(Random& random) {
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < fuzz::Cases(1500); ++i) {
     Convolution c;
     c.batch = random.Between(1, 2);
     c.input_channels = c.kernel_channels = random.Between(1, 5);
@@ -267,7 +269,7 @@ void FewFilters(Random& random) {
 // Protects padding that is wider than tiles, which skip the taps in it, along
 // each axis and on both sides, with taps far apart.
 void WidePadding(Random& random) {
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < fuzz::Cases(300); ++i) {
     Convolution c;
     c.batch = random.Between(1, 2);
     c.input_channels = c.kernel_channels =
@@ -332,7 +334,7 @@ void LongRuns(Random& random) {
 // Protects IEEE results: a NaN in the input corrupts the outputs that meet it,
 // even where the kernel is zero, and no others.
 void NanInInput(Random& random) {
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < fuzz::Cases(500); ++i) {
     Convolution c;
     c.batch = random.Between(1, 2);
     c.groups = random.OneIn(3) ? random.Between(2, 20) : 1;

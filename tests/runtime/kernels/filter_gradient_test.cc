@@ -1,5 +1,6 @@
 // Protects gradients of convolutions by their kernels: any sizes, beside their
 // definition, and what isn't a number.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -73,12 +74,11 @@ std::string Name(const Images& i) {
 void Define(const Images& i, const float* input, const float* gradient,
             float* out) {
   const ImageAxis &x = i.x, &y = i.y;
-  for (std::int64_t at = 0; at < KernelSize(i); ++at) {
-    const std::int64_t f = at % i.filters;
+  for (std::int64_t at = 0; at < KernelSize(i); at += i.filters) {
     const std::int64_t ky = at / i.filters % y.kernel;
     const std::int64_t kx = at / i.filters / y.kernel % x.kernel;
     const std::int64_t c = at / i.filters / y.kernel / x.kernel;
-    float sum = 0;
+    std::fill_n(out + at, i.filters, 0.0f);
     for (std::int64_t n = 0; n < i.batch; ++n) {
       for (std::int64_t ox = 0; ox < x.output; ++ox) {
         const std::int64_t ix = ox * x.stride + kx - x.padding;
@@ -86,14 +86,16 @@ void Define(const Images& i, const float* input, const float* gradient,
         for (std::int64_t oy = 0; oy < y.output; ++oy) {
           const std::int64_t iy = oy * y.stride + ky - y.padding;
           if (iy < 0 || iy >= y.input) continue;
-          sum +=
-              input[((n * x.input + ix) * y.input + iy) * i.input_channels +
-                    c] *
-              gradient[((n * x.output + ox) * y.output + oy) * i.filters + f];
+          const float value =
+              input[((n * x.input + ix) * y.input + iy) * i.input_channels + c];
+          const float* const row =
+              gradient + ((n * x.output + ox) * y.output + oy) * i.filters;
+          for (std::int64_t f = 0; f < i.filters; ++f) {
+            out[at + f] += value * row[f];
+          }
         }
       }
     }
-    out[at] = sum;
   }
 }
 

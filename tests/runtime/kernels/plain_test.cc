@@ -42,7 +42,7 @@ std::complex<double> Wide(std::complex<T> value) {
 template <typename T>
 void TestProducts(const char* name) {
   Random random(1);
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < fuzz::Cases(400); ++i) {
     Products p = {};
     p.batch = random.Between(0, 3);
     p.rows = random.Between(0, 9);
@@ -101,7 +101,7 @@ ImageAxis AnyAxis(Random& random) {
 
 void TestConvolutions() {
   Random random(2);
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < fuzz::Cases(400); ++i) {
     Images c = {};
     c.batch = random.Between(1, 2);
     c.groups = random.Between(1, 3);

@@ -138,7 +138,7 @@ void RandomSizes(Random& random, int cases) {
 // Protects addends that lie where the result goes, as XLA places them.
 template <typename Panels>
 void AddsInPlace(Random& random) {
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < fuzz::Cases(300); ++i) {
     const StreamProduct product = {random.Between(1, 5), random.Between(1, 70),
                                    random.Between(1, 40), false};
     const Array<float> left =
@@ -165,7 +165,7 @@ void AddsInPlace(Random& random) {
 // operands lie, sums have the same bits.
 template <typename Panels>
 void SameBitsInParts(Random& random) {
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < fuzz::Cases(200); ++i) {
     const StreamProduct product = {random.Between(1, 9), random.Between(1, 200),
                                    random.Between(1, 1200), false};
     Array<float> left(product.rows * product.depth, random.Between(0, 3));
@@ -190,7 +190,7 @@ void SameBitsInParts(Random& random) {
 // and no other.
 template <typename Panels>
 void InfinityAndNan(Random& random) {
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < fuzz::Cases(200); ++i) {
     const StreamProduct product = {random.Between(1, 6), random.Between(1, 50),
                                    random.Between(1, 30), random.OneIn(2)};
     Array<float> left(product.rows * product.depth, 0);
