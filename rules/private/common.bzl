@@ -1,5 +1,7 @@
 """What macros do alike: attributes that every Bazel rule has, and errors for attributes that a `tf_model` has now."""
 
+load(":files.bzl", "MODEL", "MODEL_EXPORT", "MODEL_ONLY")
+
 visibility(["//rules/..."])
 
 _COMMON = [
@@ -41,10 +43,7 @@ def common_attributes(attributes):
     )
 
 # Attributes of `tf_model`, and what targets had in place of its source.
-_MODEL = ["batch_sizes", "checkpoint", "config", "data", "debug_info", "deps", "dims", "entry_points", "framework", "frozen"] + \
-         ["golden_calls", "golden_inputs", "golden_steps", "inputs", "max_batch", "outputs", "rows_independent", "saved_model_tags"] + \
-         ["saver", "signature", "sizes", "source", "state", "weights"]
-_MOVED = {name: name for name in _MODEL} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
+_MOVED = {name: name for name in MODEL + MODEL_EXPORT + MODEL_ONLY} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
 
 def moved(*, name, model, attributes, described = {}):
     """Declares a target that fails when it is analyzed if attributes belong to a `tf_model`, or to nothing.
