@@ -21,7 +21,7 @@ BY_EXTENSION = {
     "py": "model",
 }
 
-MODELS = "a Python file (.py), a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), what tfaot.jax.export " + \
+MODELS = "a Python file (.py), also one that loads a file of Keras, a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), what tfaot.jax.export " + \
          "wrote (.jax), or the folder of a SavedModel"
 
 # What a Python file can be of.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import re
 import unittest
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import numpy.typing as npt
 
 from tests.stages import cases, harness
 from tfaot.core import isolate, knowledge
+from tfaot.export.sources.model import Model
+from tools.dev.reference import errors
 
 _X = "x: (3, 4) float32"
 
@@ -93,9 +99,27 @@ class AdviceTest(harness.StageTest):
         """Protects new advice, which needs a case here."""
         self.assertLessEqual(knowledge.REWRITES.keys(), CASES.keys())
         followed = [advice for advice, _ in CASES.values()]
-        for advice in {advice for _, (_, advice) in knowledge.FAMILIES} - ELSEWHERE.keys():
+        every = {advice for _, (_, advice) in knowledge.FAMILIES} | {
+            *knowledge.COMPONENTS.values(),
+            knowledge.NO_PFOR,
+            knowledge.MOVE,
+        }
+        every |= {knowledge.fixed_list(""), knowledge.constant(""), knowledge.other_dtype({})}
+        for advice in every - ELSEWHERE.keys():
             with self.subTest(advice):
                 self.assertTrue(any(part in advice for part in followed), followed)
+
+    def test_hazards(self) -> None:
+        """Protects the check's advice on what compiles, and behaves unlike TensorFlow: the changed models build."""
+        bodies = {
+            "return the condition as an output": "x, tf.reduce_all(x > 0)",
+            "return tf.reduce_all(tf.math.is_finite(…)) as an output": "x, tf.reduce_all(tf.math.is_finite(tf.math.log(x)))",
+            "clip them in the model": "tf.gather(x, tf.clip_by_value(i, 0, 2))",
+        }
+        for advice in {advice for _, advice in {**knowledge.CHECKS, **knowledge.CLAMPED}.values()}:
+            with self.subTest(advice):
+                (body,) = [body for part, body in bodies.items() if part in advice]
+                self.build(text(body, f"{_X}; i: (2,) int32"))
 
     def test_inputs(self) -> None:
         """Protects the advice on inputs that aren't dense tensors: what it names builds."""
@@ -133,6 +157,176 @@ class AdviceTest(harness.StageTest):
 
     def build(self, model: str) -> None:
         self.compile(self.export(model))
+
+
+FOLLOWED = Path(__file__).with_name("followed.txt")
+"""Whole models: text, the request, and what changes as the error says, text, request, or both.
+
+A name of a case has, behind a colon, a part of the advice. Texts of GraphDefs and SavedModels are what writes them.
+"""
+
+
+class ModelsTest(harness.StageTest):
+    """Errors of all stages that are about models and their descriptions."""
+
+    def built(self, text: str, request: Mapping[str, Any]) -> None:
+        """Exports and compiles a model, and with `verify`, computes its goldens."""
+        options = dict(request)
+        source, verify = options.pop("source", "model"), options.pop("verify", False)
+        unseen = options.pop("unseen", ())
+        if "weights" in options:
+            options["weights"] = {name: np.asarray(value, np.float32) for name, value in options["weights"].items()}
+        if source == "cluster":
+            isolate.run_isolated(lambda: _cluster(self.write(text), options), what="cutting a model")
+            return
+        model: str | Model = text
+        if source != "model":
+            folder = self.write("")
+            path = folder / {"graph": "graph.pb", "saved_model": "saved", "stablehlo": "program.mlir"}[source]
+            if source == "stablehlo":
+                path.write_text(text)
+            else:
+                isolate.run_isolated(lambda: _run(text, folder), what="writing a model")
+            fields = {field.name for field in dataclasses.fields(Model)} & options.keys()
+            own = {name: options.pop(name) for name in fields}
+            own |= {name: str(folder / own[name]) for name in ("checkpoint", "config", "saver") if name in own}
+            model = Model(**{source: str(path)}, **own)
+        exported = self.export(model, **options)
+        entry_points = exported.manifest.entry_points
+        for entry in entry_points:
+            batch, bucket = (entry.variants or [(0, 0)])[0]
+            name = entry.name if len(entry_points) > 1 else ""
+            self.compile(exported, entry_point=name, batch=batch, bucket=bucket)
+        if verify:
+            exported.goldens(unseen=unseen)
+
+    def check(self, case: cases.Case, advice: str) -> None:
+        """Checks a case of the file."""
+        starts = dict(re.findall(r"^=== @(\w+)\n((?:(?!=== ).*\n)*)", FOLLOWED.read_text(), re.MULTILINE))
+        request = ast.literal_eval(case.extra or "{}")
+        *texts, changed = re.split(r"(?:^|\n)--- ", case.wanted) if "--- " in case.wanted else [case.wanted, ""]
+        advised = re.sub(r"\A@(\w+)(\n|\Z)", lambda match: starts[match[1]], texts[0]) or case.text
+        self.assertIn(advice, self.error_of(self.built, case.text, request))
+        self.built(advised, ast.literal_eval(changed) if changed else request)
+
+    def test_all(self) -> None:
+        """Protects new advice of any stage, which needs a case in one of the tables, or a test elsewhere that follows it."""
+        followed = [advice for _, advice, _ in cases.read(FOLLOWED)] + [advice for advice, _ in CASES.values()]
+        followed += [advice for others in OTHER_TESTS.values() for advice in others]
+        root = harness.ROOT / "py" / "tfaot"
+        for file in sorted(path for part in _PARTS for path in [root / part, *(root / part).rglob("*")]):
+            if file.suffix != ".py":
+                continue
+            for message in errors.messages(str(file.relative_to(harness.ROOT)), file.read_text(encoding="utf-8")):
+                advice = message.do.partition(" / ")[0]
+                pattern = ".*".join(map(re.escape, advice.split("…")))
+                with self.subTest(advice, file=file.name):
+                    self.assertTrue(
+                        advice.startswith("…")  # from tfaot.core.knowledge, of which AdviceTest knows
+                        or any(part in message.do for part in (*followed, *NOT_ABOUT_MODELS))
+                        or any(re.match(pattern, part) for part in followed),
+                        "no test follows this advice",
+                    )
+        for file_name in OTHER_TESTS:  # the test's own folder has no others under Bazel
+            self.assertTrue((harness.ROOT / file_name).exists() or not (harness.ROOT / ".git").exists(), file_name)
+
+
+_PARTS = ("cluster", "compile", "core/refusals.py", "core/user_code.py", "export", "graph", "jax", "verify")
+
+OTHER_TESTS = {
+    "tests/cluster/op_test.py": ("load only one of each class",),
+    "tests/cluster/pipeline_test.py": ("keep pipeline = False", "write the constant itself"),
+    "tests/cluster/stage_test.py": ("give the model inputs to verify: golden_inputs",),
+    "tests/compile/program/executor_test.py": ("sort their indices instead",),
+    "tests/export/errors_test.py": ("name a file that ends in .py",),
+    "tests/export/golden_inputs_test.py": (
+        "add an array",
+        "define golden_fn(step, rng) in it",
+        "name each array as its input",
+        "raise golden_steps",
+        "return one array for each input",
+        "write it with numpy.savez",
+    ),
+    "tests/export/rewrites/freeze_test.py": ("freeze fewer", "feed these variables"),
+    "tests/export/sources/graph_def_test.py": (
+        "list all files of the checkpoint",
+        "name a checkpoint's prefix",
+        "name the whole folder",
+        "use a GraphDef, binary",
+        "use a tensorflow.",
+        "use the file that TensorFlow wrote",
+    ),
+    "tests/export/sources/jax_program_test.py": (
+        "compute it inside of the function that you give jax.shard_map",
+        "compute with it inside of the function",
+        "give it one shape and one dtype",
+        "give only its shape, jax.ShapeDtypeStruct",
+        "leave one open, and fix the others",
+    ),
+    "tests/export/sources/saved_model_test.py": (
+        "check the files that it is made from",
+        "if the file is in Git LFS",
+        "use the folder that",
+    ),
+    "tests/export/sources/stablehlo_test.py": (
+        "export after jax.config.update",
+        "export for one: jax.export",
+        "or as text, exported.mlir_module()",
+        "use sizes that the export allows",
+        "use what jax.export gives",
+    ),
+    "tests/jax/file_test.py": (
+        "bind other values before the export",
+        "define input_fn(), which returns a jax.ShapeDtypeStruct",
+        "give export another name for each",
+        "name an argument and the result",
+        "return each part of the state",
+    ),
+    "tests/verify/goldens_test.py": ("check what sets its size",),
+}
+"""Advice on files, on values, and on programs of JAX, by the test of what it names."""
+
+NOT_ABOUT_MODELS = (
+    "change the model at the lines above",
+    "check the path",
+    "fix …",
+    "no version of TensorFlow writes such a file",
+    "no version of it writes such a graph",
+    "report it to rules_tfaot",
+    "requirements.lock names",
+    "tensorflow_versions.md names",
+    "whose seed is yours, or use TensorFlow 2.21",
+    "write it to a file first",
+)
+"""Parts of advice on damaged files, other versions of TensorFlow, and faults of ours."""
+
+
+def _cluster(folder: Path, options: Mapping[str, Any]) -> None:
+    from tfaot.cluster import cluster
+
+    names = [field.name for field in dataclasses.fields(cluster.Request)]
+    outputs = {name: str(folder / name) for name in names if name.startswith("out_")}
+    model = Model(model=str(folder / "model.py"))
+    cluster.cluster(
+        cluster.Request(**{"model": model, "cpp_class": "a::B", "min_ops": 2, "golden_steps": 1} | options | outputs)
+    )
+
+
+def _run(text: str, folder: Path) -> None:
+    import os
+
+    import tensorflow as tf
+
+    os.chdir(folder)
+    exec(compile(text, "model.py", "exec"), {"tf": tf, "v1": tf.compat.v1})
+
+
+for _name, _advice, _case in cases.read(FOLLOWED):
+
+    def _test(self: ModelsTest, case: cases.Case = _case, advice: str = _advice) -> None:
+        self.check(case, advice)
+
+    setattr(ModelsTest, "test_" + re.sub(r"\W+", "_", _name), _test)
 
 
 if __name__ == "__main__":

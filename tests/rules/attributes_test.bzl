@@ -24,7 +24,7 @@ _several = rule(
     provides = [TfaotGraphInfo],
 )
 
-_A_MODEL_IS = ". A model is a Python file (.py), a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), " + \
+_A_MODEL_IS = ". A model is a Python file (.py), also one that loads a file of Keras, a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), " + \
               "what tfaot.jax.export wrote (.jax), or the folder of a SavedModel. To do: name one of these; for a SavedModel, a filegroup of its folder, " + \
               "glob([\"folder/**\"]), or a rule that makes such a folder."
 

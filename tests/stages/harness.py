@@ -130,22 +130,28 @@ class Exported:
         """Runs the verify stage in a child, because this process forks and so must not have threads. Reads its output `name`."""
 
         def work() -> None:
+            import tensorflow as tf
+
+            from tfaot.verify import failed_run
             from tfaot.verify.goldens import compute_goldens
             from tfaot.verify.request import Request
 
-            compute_goldens(
-                Request(
-                    manifest=self.path("manifest"),
-                    graph=self.path("graph"),
-                    variables=self.path("variables"),
-                    golden_inputs=self.path("golden_inputs"),
-                    out_goldens=self.path(name),
-                    unseen=unseen,
-                    program=None if program is None else str(program),
-                    entry_points=entry_points,
-                    strict=strict,
-                )
+            request = Request(
+                manifest=self.path("manifest"),
+                graph=self.path("graph"),
+                variables=self.path("variables"),
+                golden_inputs=self.path("golden_inputs"),
+                sources=self.path("sources"),
+                out_goldens=self.path(name),
+                unseen=unseen,
+                program=None if program is None else str(program),
+                entry_points=entry_points,
+                strict=strict,
             )
+            try:
+                compute_goldens(request)
+            except tf.errors.OpError as error:
+                raise failed_run.explained_in_files(error, request) from None
 
         isolate.run_isolated(work, what="computing goldens")
         return dict(safetensors.read(self.path(name)))

@@ -380,9 +380,10 @@ SLICE_ASSIGNMENT = (
 EMPTY_SLICE = "remove it if its operands are empty: it then changes nothing"
 """What to do about an op on operands without elements."""
 
-_NO_PFOR = (
+NO_PFOR = (
     "pass experimental_use_pfor=False to jacobian and batch_jacobian, and use tf.map_fn in place of tf.vectorized_map"
 )
+"""What to do about a loop that TensorFlow can't turn into a batch."""
 
 
 def fixed_list(node: str) -> str:
@@ -391,7 +392,7 @@ def fixed_list(node: str) -> str:
     Args:
       node: its name, which says whether TensorFlow made it while it turned a loop into a batch.
     """
-    return _NO_PFOR if "while_init" in node else "set the size of each tf.TensorArray, and remove dynamic_size"
+    return NO_PFOR if "while_init" in node else "set the size of each tf.TensorArray, and remove dynamic_size"
 
 
 def constant(node: str) -> str:
@@ -408,7 +409,7 @@ def constant(node: str) -> str:
 def other_dtype(dtypes: Mapping[str, str]) -> str:
     """Returns what to do about an op that XLA compiles, but not for these dtypes, by attribute."""
     return (
-        _NO_PFOR
+        NO_PFOR
         if "variant" in dtypes.values()
         else "cast its operands to a dtype that XLA supports, such as float32 or int32"
     )
@@ -421,15 +422,16 @@ def composite_input(type_name: str) -> str:
 
 def composite_output(type_name: str) -> str:
     """Returns what to do about an output of a type that isn't a dense tensor, such as `RaggedTensor`."""
-    return _COMPONENTS.get(type_name, "return dense tensors")
+    return COMPONENTS.get(type_name, "return dense tensors")
 
 
-_COMPONENTS = {
+COMPONENTS = {
     "IndexedSlices": "return tf.convert_to_tensor(value)",
     "RaggedTensor": "return value.flat_values and value.row_splits",
     "SparseTensor": "return value.indices and value.values",
     "TensorArray": "return value.stack()",
 }
+"""What to do about an output that isn't a dense tensor, by its type."""
 
 
 def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:

@@ -17,7 +17,10 @@ from tfaot.export import config as configs
 from tfaot.export import verdict
 from tfaot.export.rewrites import edges as conversions
 from tfaot.export.traced import Edge, Shape, shown
+from tfaot.graph import collectives, convolutions_3d, fourier, linear
+from tfaot.graph.calls import inline_calls
 from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program
 
 
 def sizes(edge: Edge, largest: int) -> tuple[int, ...]:
@@ -221,7 +224,10 @@ def _found(
         manifest.Output(edge.name, f"o{index}", "float32", (), "float32", batched=False, size="")
         for index, edge in enumerate(edges)
     )
-    answer = verdict.results(graph, configs.infer(dataclasses.replace(draft, outputs=rough), variables))
+    config = configs.infer(dataclasses.replace(draft, outputs=rough), variables)
+    answer = verdict.results(graph, config)
+    if isinstance(answer, str) and (lowered := _lowered(Program.of(graph, config), what, sources)) is not None:
+        answer = verdict.results(lowered, config)
     if not isinstance(answer, str):
         return [
             (tuple(size or 0 for size in _as_seen(result.shape, edge, stored)), result.bounded)
@@ -242,6 +248,25 @@ def _found(
             ),
             do="make sizes depend only on constants and the inputs' shapes, not on values that are known later",
         )
+
+
+def _lowered(program: Program, what: str, sources: Mapping[str, str]) -> graph_pb2.GraphDef | None:
+    """Returns the graph without ops that XLA refuses and the compile stage rewrites, or None if it has none.
+
+    Raises:
+      TfaotError: the compile stage has code only for fixed sizes.
+    """
+    inline_calls(program)
+    count = 0
+    for rewrite in (convolutions_3d, fourier, linear, collectives):
+        try:
+            count += rewrite.for_xla(program)
+        except TfaotError as error:
+            name = error.asked.partition(": ")[0]
+            place = sources.get(program.origins.get(name, name), "")
+            details = f"{name!r} at {place}" if place else ""
+            raise TfaotError(f"{what}: {error.asked}", details=details, exists=error.exists, do=error.do) from None
+    return program.graph if count else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,7 +67,7 @@ def export(request: Request) -> None:
         request.some_batched,
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
-    result, inferred = described.manifest, described.configs
+    result, inferred = dataclasses.replace(described.manifest, weights=rewritten.weights), described.configs
     result = dataclasses.replace(
         result,
         replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas),
@@ -90,7 +90,6 @@ def export(request: Request) -> None:
         frozen=tuple(
             manifest.Frozen(name, str(value.dtype), value.shape, shas[name]) for name, value in constants.items()
         ),
-        weights=rewritten.weights,
         random_state=rewritten.random_state,
         calls=calls,
         fingerprints=_fingerprints(result, described.graph, frozen=fingerprint.of_values(shas) if shas else ""),

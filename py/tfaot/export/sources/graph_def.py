@@ -250,7 +250,7 @@ def _read_graph(path: str) -> tuple[graph_pb2.GraphDef, saver_pb2.SaverDef]:
     # A SavedModel's bytes can pass for a MetaGraphDef's, but not the other way round.
     if _is_saved_model(path):
         raise TfaotError(
-            f"{path} is the main file of a SavedModel, not a graph", do="use the whole folder: saved_model = …"
+            f"{path} is the main file of a SavedModel, not a graph", do="name the whole folder as the model"
         )
     with contextlib.suppress(TfaotError):
         meta = _read(path, meta_graph_pb2.MetaGraphDef, "MetaGraphDef")

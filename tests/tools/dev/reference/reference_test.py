@@ -124,7 +124,7 @@ class PagesTest(unittest.TestCase):
                 self.assertEqual(field.default, library[field.name].default, field.name)
 
     def test_few_arguments(self) -> None:
-        """Protects readers: a macro has at most 20 arguments besides those of most rules, and a model, which has all sources, 24."""
+        """Protects readers: a macro has at most 20 arguments besides those of most rules, and a model, with all sources, 24."""
         names = {
             symbol.name: [field.name for field in symbol.fields if "*" not in field.name]
             for file in ("defs", "tf_library")
