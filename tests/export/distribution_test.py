@@ -168,6 +168,13 @@ class DistributionTest(StageTest):
             for name, value in wanted.items():
                 np.testing.assert_allclose(goldens[f"step0/{name} (replica {rank})"], value, rtol=1e-5, err_msg=name)
 
+    def test_sizes_that_replicas_decide(self) -> None:
+        """What TensorFlow doesn't infer, because it doesn't know the number of replicas, has its size."""
+        gather = "tf.raw_ops.CollectiveGatherV2(input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[])"
+        exported = self.export(function(f"return {gather}, tf.reduce_sum({gather}, 0)"))
+        self.assertEqual([output.shape for output in exported.manifest.entry_points[0].outputs], [(8,), ()])
+        self.compile(exported)
+
     def test_rank(self) -> None:
         """A rank needs a number of replicas. Of one replica, it is 0."""
         text = function("return x + tf.cast(gen_xla_ops.xla_replica_id(), tf.float32)")

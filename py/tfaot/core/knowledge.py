@@ -261,13 +261,6 @@ FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
             "build it as replica 0, where CollectiveBcastSendV2 gives all replicas its value (docs/guide/distributed.md)",
         ),
     ),
-    (
-        r"CollectiveGather|CollectiveReduceScatter",
-        (
-            "its result has as many rows as there are replicas, which TensorFlow doesn't infer",
-            "say its shape: tf.ensure_shape(result, [replicas * rows, ...])",
-        ),
-    ),
     (r"Collective|Nccl|_Send|_Recv|_HostSend|_HostRecv|AllReduce|ReplicaId|CrossReplica|AllToAll", _DEVICES),
     (r"TPU|Tpu", ("it is for TPUs", "build the graph for a CPU")),
     (r"Dataset|Iterator|Queue|Reader|Barrier|Stage|OrderedMap|UnorderedMap", _INPUT),
