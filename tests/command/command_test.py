@@ -446,6 +446,14 @@ class CommandTest(FolderTest):
                 ("compile", "model.py", "--dims=x=-5,1", *one),
                 "error: --dims has a size of x that isn't one\n  found: -5\n",
             ),
+            (
+                ("compile", "model.py", "--dims=x=1,a", *one),
+                "error: --dims names a, and --sizes doesn't say what to compile for\n",
+            ),
+            (
+                ("compile", "model.py", "--dims=x=1,a", "--sizes=a=8,4", *one),
+                "error: --sizes a=8,4\n  to do: use sizes of at least 1",
+            ),
             (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
             (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),
             (("compile", "model.py", "--deps=absent", *one), "error: --deps absent: there is no such file\n"),

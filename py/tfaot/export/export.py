@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import caller, fingerprint, manifest, names, safetensors
+from tfaot.core import buckets, caller, fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, gradients, initial, replicas, taps, user_config
@@ -296,7 +296,7 @@ def _check(request: Request) -> None:
     Raises:
       TfaotError: attributes contradict each other.
     """
-    open_size.check(request.dims, request.sizes)
+    buckets.check(request.dims, request.sizes)
     if request.golden_steps < 1:
         raise TfaotError(caller.setting("golden_steps", request.golden_steps), do="verify at least one step")
     sizes = request.batch_sizes

@@ -15,14 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import caller
+from tfaot.core import buckets, caller
 from tfaot.core.errors import TfaotError, listed
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]
-
-SIZES = (16, 64, 256)
-"""Buckets that messages show."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +228,7 @@ def _lengths(unknown: Sequence[Edge], example: Mapping[str, Sequence[int | str |
             dims[edge.label] = [*example[edge.label][:axis], "length", *example[edge.label][axis + 1 :]]
     if not dims:
         return ""
-    setting = f"{caller.setting('dims', dims)}{', ' if caller.in_bazel() else ' '}{caller.setting('sizes', {'length': SIZES})}"
+    setting = f"{caller.setting('dims', dims)}{', ' if caller.in_bazel() else ' '}{caller.setting('sizes', {'length': buckets.EXAMPLE})}"
     return f"; a length that differs from call to call is {setting} (docs/guide/sizes.md)"
 
 

@@ -13,46 +13,11 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core import caller
-from tfaot.core.errors import TfaotError, listed
-from tfaot.export.traced import SIZES, Dims, Edge, Function, shown
+from tfaot.core.errors import TfaotError
+from tfaot.export.traced import Dims, Edge, Function, shown
 from tfaot.graph.attributes import attribute, type_attribute
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.ops import OPEN_SIZE
-
-
-def check(dims: Mapping[str, Sequence[int | str | None]], sizes: Mapping[str, Sequence[int | str | None]]) -> None:
-    """Checks what a target says about open sizes.
-
-    Raises:
-      TfaotError: a size has no buckets or no dimension, buckets aren't in order, or there is more than one size.
-    """
-    named = {size for shape in dims.values() for size in shape if isinstance(size, str)}
-    if missing := sorted(named - set(sizes)):
-        raise TfaotError(
-            f"{caller.option('dims')} names {listed(missing)}, and {caller.option('sizes')} doesn't say what to compile for",
-            exists=listed(sorted(sizes)) if sizes else f"no {caller.option('sizes')}",
-            do=f"add {caller.setting('sizes', dict.fromkeys(missing, SIZES))}, with your sizes",
-        )
-    if unused_names := sorted(set(sizes) - named):
-        raise TfaotError(
-            f"{caller.option('sizes')} has {listed(unused_names)}, which no dimension has",
-            exists=", ".join(f"{label} {shown(shape)}" for label, shape in dims.items())
-            or f"no {caller.option('dims')}",
-            do=f"name it where inputs have it: {caller.setting('dims', {'tokens': (None, unused_names[0])})}",
-        )
-    if len(sizes) > 1:
-        raise TfaotError(
-            f"{caller.option('sizes')} has {len(sizes)} sizes: {listed(sorted(sizes))}",
-            exists=f"a class has one open size, besides its rows, which are {caller.option('batch_sizes')}",
-            do="keep the one that differs most, and fix the others with numbers",
-        )
-    for name, buckets in sizes.items():
-        numbers = [bucket for bucket in buckets if isinstance(bucket, int) and bucket > 0]
-        if not buckets or numbers != sorted({*numbers}) or len(numbers) != len(buckets):
-            raise TfaotError(
-                caller.setting("sizes", {name: buckets}),
-                do=f"use sizes of at least 1, in ascending order: {caller.setting('sizes', {name: sorted({*numbers}) or SIZES})}",
-            )
 
 
 def opened(function: Function, dims: Dims, name: str, largest: int, what: str) -> Function:
