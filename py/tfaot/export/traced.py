@@ -228,7 +228,8 @@ def _lengths(unknown: Sequence[Edge], example: Mapping[str, Sequence[int | str |
             dims[edge.label] = [*example[edge.label][:axis], "length", *example[edge.label][axis + 1 :]]
     if not dims:
         return ""
-    setting = f"{caller.setting('dims', dims)}{', ' if caller.in_bazel() else ' '}{caller.setting('sizes', {'length': buckets.EXAMPLE})}"
+    between = ", " if caller.in_bazel() else " "
+    setting = f"{caller.setting('dims', dims)}{between}{caller.setting('sizes', {'length': buckets.EXAMPLE})}"
     return f"; a length that differs from call to call is {setting} (docs/guide/sizes.md)"
 
 
