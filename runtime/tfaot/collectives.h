@@ -20,8 +20,8 @@ extern "C" {
 #endif
 
 /* The version of these structs. Later versions only add kinds and operations,
- * and members at the end. */
-#define TFAOT_COLLECTIVES_VERSION 1
+ * and members at the end. Version 2 adds TFAOT_IN_GROUPS. */
+#define TFAOT_COLLECTIVES_VERSION 2
 
 /* What a collective does to `data`. A block is `count` values. */
 enum {
@@ -41,7 +41,12 @@ enum {
   /* Of two blocks, the first one goes to the replica `peers[rank]`, and the
    * second one becomes what another replica sends. -1 stands for none. No two
    * replicas send to the same one. */
-  TFAOT_PERMUTE = 6
+  TFAOT_PERMUTE = 6,
+  /* Added to another kind than the last one: replicas do it in groups of
+   * `peers[0]`, and those of a group only with one another. The ranks of each
+   * group follow in `peers`, group after group, and a replica's place in its
+   * group stands for its rank. A broadcast is of the first in each group. */
+  TFAOT_IN_GROUPS = 16
 };
 
 enum { TFAOT_ADD = 1, TFAOT_MUL = 2, TFAOT_MIN = 3, TFAOT_MAX = 4 };
@@ -49,7 +54,7 @@ enum { TFAOT_ADD = 1, TFAOT_MUL = 2, TFAOT_MIN = 3, TFAOT_MAX = 4 };
 /* A collective of a run. */
 typedef struct tfaot_collective {
   int32_t id;     /* no other one of this run has it; replicas have the same */
-  int32_t kind;   /* TFAOT_ALL_REDUCE, ... */
+  int32_t kind;   /* TFAOT_ALL_REDUCE, ..., also with TFAOT_IN_GROUPS */
   int32_t op;     /* TFAOT_ADD, ...; 0 if it doesn't reduce */
   int32_t dtype;  /* TFAOT_FLOAT32, ..., as in tfaot/c_api.h */
   void* data;     /* values of this replica, and then the result, in place */

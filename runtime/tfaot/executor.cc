@@ -212,10 +212,11 @@ bool WaitCollective(const Instance& instance,
   if (exchange.ended == exchange.begun) return true;
   const tfaot_collective* const first = exchange.calls + exchange.ended;
   if (first->id != call.id) return true;  // a part of the call before
-  ++exchange.ended;
-  if (all.wait(all.context, first) == 0) return true;
-  exchange.failed = true;
-  return false;
+  const bool ok = all.wait(all.context, first) == 0;
+  // In a loop, calls take the same places again.
+  if (++exchange.ended == exchange.begun) exchange.begun = exchange.ended = 0;
+  exchange.failed = !ok;
+  return ok;
 }
 
 void NextRngState(RngState& state, unsigned char* out) noexcept {

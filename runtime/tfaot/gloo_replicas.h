@@ -198,7 +198,8 @@ class GlooReplicas {
   }
 
   static constexpr const char* kOther =
-      "tfaot/gloo_replicas.h only reduces, and tfaot/mpi_replicas.h does more";
+      "tfaot/gloo_replicas.h only reduces over all replicas, and "
+      "tfaot/mpi_replicas.h does more";
 
   const std::shared_ptr<gloo::Context> context_;
   const std::chrono::milliseconds timeout_;

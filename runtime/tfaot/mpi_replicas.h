@@ -22,6 +22,7 @@
 #include <deque>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tfaot/c_api.h"
 #include "tfaot/collectives.h"
@@ -57,7 +58,10 @@ class MpiReplicas {
                     bucket_bytes};
   }
 
-  ~MpiReplicas() { MPI_Comm_free(&communicator_); }
+  ~MpiReplicas() {
+    for (Groups& groups : groups_) MPI_Comm_free(&groups.own);
+    MPI_Comm_free(&communicator_);
+  }
 
   MpiReplicas(const MpiReplicas&) = delete;
   MpiReplicas& operator=(const MpiReplicas&) = delete;
@@ -89,9 +93,9 @@ class MpiReplicas {
   static std::int32_t Start(void* context, const tfaot_collective* call) {
     auto& self = *static_cast<MpiReplicas*>(context);
     const MPI_Datatype dtype = Dtype(call->dtype);
-    const bool in_parts =
-        call->kind == TFAOT_ALL_REDUCE || call->kind == TFAOT_BROADCAST;
-    if (call->kind < TFAOT_ALL_REDUCE || call->kind > TFAOT_PERMUTE ||
+    const std::int32_t kind = Kind(*call);
+    const bool in_parts = kind == TFAOT_ALL_REDUCE || kind == TFAOT_BROADCAST;
+    if (kind < TFAOT_ALL_REDUCE || kind > TFAOT_PERMUTE ||
         dtype == MPI_DATATYPE_NULL) {
       self.error_ = "tfaot/mpi_replicas.h is older than the model";
       return 1;
@@ -111,37 +115,67 @@ class MpiReplicas {
     int bytes = 1;
     MPI_Type_size(dtype, &bytes);
     self.pending_.push_back({call->id, {}});
+    MPI_Comm group = self.communicator_;
+    if (call->kind != kind && !self.Split(*call, group)) return 1;
     for (std::size_t at = 0; at < call->count; at += kMost) {
       const std::size_t part =
           call->count - at < kMost ? call->count - at : kMost;
       char* const data =
           static_cast<char*>(call->data) + at * static_cast<std::size_t>(bytes);
-      if (!self.StartPart(*call, data, static_cast<int>(part), dtype)) return 1;
+      if (!self.StartPart(*call, data, static_cast<int>(part), dtype, group)) {
+        return 1;
+      }
     }
     return 0;
   }
 
+  static std::int32_t Kind(const tfaot_collective& call) {
+    return call.kind & ~std::int32_t{TFAOT_IN_GROUPS};
+  }
+
+  // Finds the communicator of the process's group. Only the first run makes
+  // one, for which the processes wait for one another.
+  bool Split(const tfaot_collective& call, MPI_Comm& group) {
+    const std::vector<std::int32_t> peers(call.peers, call.peers + 1 + size());
+    for (const Groups& groups : groups_) {
+      if (groups.peers != peers) continue;
+      group = groups.own;
+      return true;
+    }
+    int at = 0;
+    while (peers[static_cast<std::size_t>(at) + 1] != rank()) ++at;
+    if (!Succeeded(MPI_Comm_split(communicator_, at / peers[0], at % peers[0],
+                                  &group))) {
+      return false;
+    }
+    MPI_Comm_set_errhandler(group, MPI_ERRORS_RETURN);
+    groups_.push_back({peers, group});
+    return true;
+  }
+
   // Begins a collective of at most `kMost` values.
   bool StartPart(const tfaot_collective& call, char* data, int count,
-                 MPI_Datatype dtype) {
+                 MPI_Datatype dtype, MPI_Comm group) {
     const auto request = [&] {
       pending_.back().requests.push_back(MPI_REQUEST_NULL);
       return &pending_.back().requests.back();
     };
-    switch (call.kind) {
+    switch (Kind(call)) {
       case TFAOT_ALL_GATHER:
         return Succeeded(MPI_Iallgather(MPI_IN_PLACE, 0, dtype, data, count,
-                                        dtype, communicator_, request()));
+                                        dtype, group, request()));
       case TFAOT_REDUCE_SCATTER:
         return Succeeded(MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, count,
                                                    dtype, Operation(call.op),
-                                                   communicator_, request()));
+                                                   group, request()));
       case TFAOT_ALL_TO_ALL:
         return Succeeded(MPI_Ialltoall(MPI_IN_PLACE, 0, dtype, data, count,
-                                       dtype, communicator_, request()));
+                                       dtype, group, request()));
       case TFAOT_BROADCAST:
-        return Succeeded(MPI_Ibcast(data, count, dtype, call.peers[0],
-                                    communicator_, request()));
+        return Succeeded(
+            MPI_Ibcast(data, count, dtype,
+                       call.kind == TFAOT_BROADCAST ? call.peers[0] : 0, group,
+                       request()));
       case TFAOT_PERMUTE: {
         int bytes = 1;
         MPI_Type_size(dtype, &bytes);
@@ -160,8 +194,7 @@ class MpiReplicas {
       }
       default:
         return Succeeded(MPI_Iallreduce(MPI_IN_PLACE, data, count, dtype,
-                                        Operation(call.op), communicator_,
-                                        request()));
+                                        Operation(call.op), group, request()));
     }
   }
 
@@ -267,10 +300,16 @@ class MpiReplicas {
     std::deque<MPI_Request> requests;
   };
 
+  struct Groups {
+    std::vector<std::int32_t> peers;
+    MPI_Comm own;
+  };
+
   const std::chrono::milliseconds timeout_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   tfaot_collectives collectives_ = {};
   std::deque<Pending> pending_;
+  std::vector<Groups> groups_;
   std::string error_;
 };
 

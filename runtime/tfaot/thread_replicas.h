@@ -89,7 +89,8 @@ class ThreadReplicas {
     }
     Exchange& exchange = all.exchanges_[number - all.first_];
     const tfaot_collective& first = exchange.call;
-    if (call->kind < TFAOT_ALL_REDUCE || call->kind > TFAOT_PERMUTE ||
+    const std::int32_t kind = Kind(*call);
+    if (kind < TFAOT_ALL_REDUCE || kind > TFAOT_PERMUTE ||
         Bytes(call->dtype) == 0) {
       return all.End(replica,
                      "tfaot/thread_replicas.h is older than the model");
@@ -115,14 +116,19 @@ class ThreadReplicas {
     const std::size_t size = all.replicas_.size();
     if (!all.Await(lock, replica, exchange.started)) return Fail(replica);
     lock.unlock();
-    const auto rank = static_cast<std::size_t>(replica.collectives.rank);
-    Exchanged(*call, exchange.data, rank);
+    auto rank = static_cast<std::size_t>(replica.collectives.rank);
+    if (call->kind == Kind(*call)) {
+      Exchanged(*call, exchange.data, rank);
+    } else {
+      const std::vector<void*> group = OfGroup(*call, exchange.data, rank);
+      Exchanged(*call, group, rank);
+    }
     lock.lock();
     if (++exchange.exchanged == size) all.changed_.notify_all();
     if (!all.Await(lock, replica, exchange.exchanged)) return Fail(replica);
-    if (call->kind == TFAOT_REDUCE_SCATTER) {  // nobody needs the blocks now
+    if (Kind(*call) == TFAOT_REDUCE_SCATTER) {  // nobody needs the blocks now
       const std::size_t bytes = BlockBytes(*call);
-      std::memmove(call->data, Block(*call, exchange.data[rank], rank), bytes);
+      std::memmove(call->data, Block(*call, call->data, rank), bytes);
     }
     if (++exchange.finished == size) {
       // Replicas finish in order, so it is the first one.
@@ -196,6 +202,27 @@ class ThreadReplicas {
     }
   }
 
+  static std::int32_t Kind(const tfaot_collective& call) {
+    return call.kind & ~std::int32_t{TFAOT_IN_GROUPS};
+  }
+
+  // Returns the data of a replica's group, and makes `rank` its place in it.
+  static std::vector<void*> OfGroup(const tfaot_collective& call,
+                                    const std::vector<void*>& data,
+                                    std::size_t& rank) {
+    const auto size = static_cast<std::size_t>(call.peers[0]);
+    const std::int32_t* const ranks = call.peers + 1;
+    const auto at = static_cast<std::size_t>(
+        std::find(ranks, ranks + data.size(), static_cast<std::int32_t>(rank)) -
+        ranks);
+    rank = at % size;
+    std::vector<void*> group;
+    for (std::size_t i = at - rank; i < at - rank + size; ++i) {
+      group.push_back(data[static_cast<std::size_t>(ranks[i])]);
+    }
+    return group;
+  }
+
   static std::size_t BlockBytes(const tfaot_collective& call) {
     return static_cast<std::size_t>(call.count) * Bytes(call.dtype);
   }
@@ -213,7 +240,7 @@ class ThreadReplicas {
     const auto at = [&](std::size_t replica, std::size_t block) {
       return Block(call, data[replica], block);
     };
-    switch (call.kind) {
+    switch (Kind(call)) {
       case TFAOT_ALL_GATHER:
         for (std::size_t other = 0; other < data.size(); ++other) {
           if (other == rank) continue;
@@ -227,7 +254,8 @@ class ThreadReplicas {
         }
         return;
       case TFAOT_BROADCAST: {
-        const auto root = static_cast<std::size_t>(call.peers[0]);
+        const auto root = static_cast<std::size_t>(
+            call.kind == TFAOT_BROADCAST ? call.peers[0] : 0);
         if (rank != root) std::memcpy(at(rank, 0), at(root, 0), bytes);
         return;
       }
@@ -261,7 +289,7 @@ class ThreadReplicas {
   static void ReduceAs(const tfaot_collective& call,
                        const std::vector<void*>& data, std::size_t rank) {
     const auto count = static_cast<std::size_t>(call.count);
-    const bool scatter = call.kind == TFAOT_REDUCE_SCATTER;
+    const bool scatter = Kind(call) == TFAOT_REDUCE_SCATTER;
     const std::size_t begin =
         scatter ? count * rank : count * rank / data.size();
     const std::size_t end =

@@ -203,15 +203,15 @@ class DistributionTest(StageTest):
         for lines, wanted in (
             (
                 [f"return tf.cond(x[0] > 0, lambda: {reduce}, lambda: x)"],
-                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a condition\n.*\n  to do: compute what to exchange inside",
+                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is under a condition\n.*\n  to do: exchange values in front of",
             ),
             (
                 [f"return tf.while_loop(lambda x: x[0] < 9, lambda x: [{reduce}], [x])"],
-                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a loop\n",
+                r"model.py: CollectiveReduceV2 .* at .*model.py:6 is in a loop whose number of rounds depends on data\n",
             ),
             (
                 [f"return {reduce} + {REDUCE.format('x', 4)}"],
-                r"the model exchanges values in groups of different sizes\n  found: groups of 2, 4\n",
+                r"the model exchanges values of different numbers of replicas\n  found: 2, 4\n  to do: .*group_assignment",
             ),
             (
                 [f"return {REDUCE.format('x', 'tf.cast(x[0], tf.int32)')}"],

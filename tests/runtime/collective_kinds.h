@@ -91,8 +91,48 @@ bool Right(const tfaot_collectives& own, int dtype, bool reduces) {
   return right;
 }
 
+// Returns whether groups do what all replicas do: pairs of neighbors, in
+// descending order, if the number of replicas is even, and else one of all.
+inline bool InGroups(const tfaot_collectives& own) {
+  const std::int32_t group = own.size % 2 == 0 ? 2 : own.size;
+  std::vector<std::int32_t> peers = {group};
+  for (std::int32_t i = 0; i < own.size; ++i) {
+    peers.push_back(i - i % group + group - 1 - i % group);
+  }
+  const auto size = static_cast<std::size_t>(group);
+  const std::int32_t first = own.rank - own.rank % group;
+  const auto me = static_cast<std::size_t>(first + group - 1 - own.rank);
+  const auto run = [&](int kind, int op, std::size_t blocks) {
+    return Run<float>(own, kind | TFAOT_IN_GROUPS, op, TFAOT_FLOAT32, blocks,
+                      peers.data());
+  };
+  const auto reduced = run(TFAOT_ALL_REDUCE, TFAOT_ADD, 1);
+  const auto gathered = run(TFAOT_ALL_GATHER, 0, size);
+  const auto scattered = run(TFAOT_REDUCE_SCATTER, TFAOT_ADD, size);
+  const auto dealt = run(TFAOT_ALL_TO_ALL, 0, size);
+  const auto sent = run(TFAOT_BROADCAST, 0, 1);
+  if (reduced.empty() || gathered.empty() || scattered.empty() ||
+      dealt.empty() || sent.empty()) {
+    return false;
+  }
+  bool right = true;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    float sum = 0, own_sum = 0;
+    for (std::size_t place = 0; place < size; ++place) {
+      const int from = first + group - 1 - static_cast<int>(place);
+      sum += Value<float>(from, 0, i);
+      own_sum += Value<float>(from, me, i);
+      right &= gathered[place * kCount + i] == Value<float>(from, place, i);
+      right &= dealt[place * kCount + i] == Value<float>(from, me, i);
+    }
+    right &= reduced[i] == sum && scattered[i] == own_sum;
+    right &= sent[i] == Value<float>(first + group - 1, 0, i);
+  }
+  return right;
+}
+
 inline bool CheckAll(const tfaot_collectives& own) {
-  return Right<float>(own, TFAOT_FLOAT32, true) &&
+  return InGroups(own) && Right<float>(own, TFAOT_FLOAT32, true) &&
          Right<double>(own, TFAOT_FLOAT64, true) &&
          Right<std::int32_t>(own, TFAOT_INT32, true) &&
          Right<std::int64_t>(own, TFAOT_INT64, true) &&

@@ -53,14 +53,15 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
         made = collectives.all_in(program, places)
     except TfaotError as error:
         raise TfaotError(f"{what}: {error.asked}", exists=error.exists, do=error.do) from None
-    sizes = {collective.replicas for collective in made.values()} - {0}
+    sizes = {collective.all_replicas for collective in made.values()} - {0}
     if len(sizes - {1}) > 1:
         raise TfaotError(
-            f"{what}: the model exchanges values in groups of different sizes",
-            exists=f"groups of {listed([str(size) for size in sorted(sizes)])}",
-            do="exchange values of all replicas everywhere",
+            f"{what}: the model exchanges values of different numbers of replicas",
+            exists=listed([str(size) for size in sorted(sizes)]),
+            do="exchange values of all replicas everywhere. For those of a part, use tf.raw_ops.XlaAllReduce and other ops with a "
+            "group_assignment, which has all ranks",
         )
-    unknown = [name for name, collective in made.items() if not collective.replicas]
+    unknown = [name for (_, name), collective in made.items() if not collective.replicas]
     replicas = max(sizes, default=max(wanted, 1) if unknown else 1)
     if unknown and replicas == 1 and not wanted:
         raise TfaotError(

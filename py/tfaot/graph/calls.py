@@ -11,7 +11,7 @@ from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program, Tensor
 
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+PLAIN_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Plain calls, which can be inlined."""
 
 
@@ -36,7 +36,7 @@ def inline_calls(program: Program) -> None:
     pending = [node for node in program.graph.node if node.name not in fed]
     while pending:
         node = pending.pop()
-        function = library.get(node.attr["f"].func.name) if node.op in _CALLS else None
+        function = library.get(node.attr["f"].func.name) if node.op in PLAIN_CALLS else None
         if function is not None and not function.signature.attr:
             pending += _inline(program, node, function, EditableFunction(function, library), fed)
     program.prune()

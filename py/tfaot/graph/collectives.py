@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core.errors import TfaotError
-from tfaot.graph.attributes import type_attribute
+from tfaot.graph.attributes import Shape, type_attribute, types_attribute
+from tfaot.graph.calls import PLAIN_CALLS
 from tfaot.graph.constants import value_of
 from tfaot.graph.edits import replace
+from tfaot.graph.fixed import Scope
 from tfaot.graph.functions import EditableFunction
-from tfaot.graph.ops import definition, functions_of
-from tfaot.graph.program import Program, Tensor
-from tfaot.graph.splice import GraphTarget, any_node, operands, splice
+from tfaot.graph.ops import CALLS, WHILES, Library, definition, functions_of
+from tfaot.graph.program import Program
+from tfaot.graph.splice import FunctionTarget, GraphTarget, Target, any_node, operands, shapes_in, shapes_of, splice
 from tfaot.xla import marks
 
 
@@ -59,8 +61,12 @@ GROUPS = frozenset({"CollectiveAssignGroupV2", "CollectiveInitializeCommunicator
 _REDUCTIONS = {"add": "Add", "sum": "Add", "mul": "Mul", "prod": "Mul", "min": "Min", "max": "Max", "mean": "Add"}
 """By the lowercase name in an attribute."""
 
+_COUNTERS = frozenset({types_pb2.DT_INT32, types_pb2.DT_INT64, types_pb2.DT_UINT32, types_pb2.DT_UINT64})
+
 REPLICAS = "_tfaot_replicas"
 """An attribute of ops that don't say how many replicas there are."""
+IN_GROUPS = "_tfaot_groups"
+"""An attribute of ops that say only how large a group is: the ranks of all groups, one group after another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +75,7 @@ class Collective:
 
     kind: marks.Exchange
     replicas: int
-    """0 if it is for as many as there are."""
+    """Those of a group; 0 if it is for as many as there are."""
     reduction: marks.Reduction = "Add"
     mean: bool = False
     """Whether the result is divided by the number of replicas."""
@@ -79,6 +85,17 @@ class Collective:
     """The axis that joins parts of all replicas."""
     pairs: tuple[tuple[int, int], ...] = ()
     """Of a permutation, who sends, and to whom."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """The ranks of each group, unless all replicas are one, in order."""
+
+    @property
+    def all_replicas(self) -> int:
+        """How many replicas all groups have together."""
+        return self.replicas * max(len(self.groups), 1)
+
+    def group(self, rank: int) -> tuple[int, ...]:
+        """Returns the ranks with which a replica exchanges values, and its own, in order."""
+        return next((ranks for ranks in self.groups if rank in ranks), (*range(self.replicas),))
 
 
 def any_in(graph: graph_pb2.GraphDef) -> bool:
@@ -114,29 +131,50 @@ def _fold(nodes: Iterable[node_def_pb2.NodeDef], become: Callable[..., None]) ->
             become(node, "NoOp", [])
 
 
-def all_in(program: Program, places: Mapping[str, str] | None = None) -> dict[str, Collective]:
-    """Returns the collectives of a graph, whose calls are inlined, by their nodes, in the order of the nodes.
+def all_in(program: Program, places: Mapping[str, str] | None = None) -> dict[tuple[str, str], Collective]:
+    """Returns the collectives of a graph, whose calls are inlined, by the function that they are in, or nothing, and their nodes.
 
     Args:
       program: the graph; stays unchanged.
       places: `file:line` by node, or `function/node` inside functions, for messages.
 
     Raises:
-      TfaotError: a collective is in a loop or under a condition, or its group isn't known.
+      TfaotError: data decides how often replicas exchange values, or the group of a collective isn't known.
     """
-    nodes = program.nodes()
     library = {function.signature.name: function for function in program.graph.library.function}
-    for node in program.graph.node:
-        for inner, function in _reached(node, library):
-            raise TfaotError(
-                f"{_at(program, inner, places, function)} is in a {'loop' if 'While' in node.op else 'condition'}",
-                exists=f"{node.op} {node.name}, with which data could decide how often replicas exchange values; all must do so "
-                "equally often, and in the same order",
-                do="compute what to exchange inside, and exchange it behind; ask for the rank in front",
-            )
-    return {
-        node.name: _collective(node, nodes, _at(program, node, places)) for node in program.graph.node if node.op in OPS
-    }
+    made: dict[tuple[str, str], Collective] = {}
+
+    def add(scope: Scope) -> None:
+        for node in scope.nodes.values():
+            if node.op in OPS:
+                shown = _at(program, node, places, scope.function)
+                made[scope.function, node.name] = _collective(node, scope.nodes, shown)
+                continue
+            if next(_reached(node, library), None) is None:
+                continue
+            if node.op in PLAIN_CALLS:
+                add(scope.called(node.attr["f"].func.name, scope.fixed_operands(node)))
+                continue
+            counted = node.op in WHILES and scope.is_counted(node)
+            for inner, function in _reached(node, library, attributes=("cond",) if counted else ()):
+                raise _uncertain(node, _at(program, inner, places, function))
+            add(scope.called(node.attr["body"].func.name, scope.fixed_results(node)))
+
+    add(Scope(program.nodes(), library, differing=OPS))
+    return made
+
+
+def _uncertain(node: node_def_pb2.NodeDef, shown: str) -> TfaotError:
+    """Returns the error of a collective in a loop or under a condition."""
+    loop = node.op in WHILES
+    return TfaotError(
+        f"{shown} is in a loop whose number of rounds depends on data" if loop else f"{shown} is under a condition",
+        exists=f"{node.op} {node.name}, with which data could decide how often replicas exchange values; all must do so "
+        "equally often, and in the same order",
+        do="make the number of rounds a constant, as in tf.range(4), and choose between values with tf.where"
+        if loop
+        else "exchange values in front of the condition or behind it, and choose between values with tf.where",
+    )
 
 
 def _at(
@@ -149,11 +187,15 @@ def _at(
 
 
 def _reached(
-    node: node_def_pb2.NodeDef, library: Mapping[str, Any], *, seen: frozenset[str] = frozenset()
+    node: node_def_pb2.NodeDef,
+    library: Library,
+    *,
+    attributes: Collection[str] = (),
+    seen: frozenset[str] = frozenset(),
 ) -> Iterator[tuple[node_def_pb2.NodeDef, str]]:
-    """Yields the collectives in the functions that a node calls, with the function's name."""
-    for _, call in functions_of(node):
-        if call.name in library and call.name not in seen:
+    """Yields the collectives in the functions that a node calls, or that some attributes name, with the function's name."""
+    for attribute, call in functions_of(node):
+        if call.name in library and call.name not in seen and (not attributes or attribute in attributes):
             for inner in library[call.name].node_def:
                 if inner.op in OPS:
                     yield inner, call.name
@@ -164,14 +206,23 @@ def _collective(node: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.Nod
     """Reads a collective, which messages call `shown`."""
     op = _OPS[node.op]
     name = node.attr[op.reduction].s.decode().lower() if op.reduction else "add"
-    replicas = _replicas(node, op, nodes)
-    if replicas is None or name not in _REDUCTIONS:
+    replicas, ranks = _group(node, op, nodes)
+    uneven = bool(ranks) and sorted(ranks) != [*range(len(ranks))]
+    if name not in _REDUCTIONS or replicas is None or uneven:
         raise TfaotError(
-            f"{shown} has {'a group that is known only at run time' if replicas is None else f'the reduction {name!r}'}",
-            exists="Add, Mul, Min, Max, and Mean over one group of all replicas, whose size is constant, can be compiled",
-            do="exchange values of all replicas, with a constant group_size or group_assignment",
+            f"{shown} has the reduction {name!r}"
+            if name not in _REDUCTIONS
+            else f"{shown} has a group that is known only at run time"
+            if replicas is None
+            else f"{shown} has groups in which not every replica is once",
+            exists="Add, Mul, Min, Max, and Mean over groups of constant ranks that are equally large can be compiled",
+            do="exchange values with a constant group_size, or a constant group_assignment that has all ranks",
         )
-    made = Collective(op.kind, replicas, _REDUCTIONS[name], name == "mean" or node.attr["final_op"].s == b"Div")  # type: ignore[arg-type]
+    mean = name == "mean" or node.attr["final_op"].s == b"Div"
+    made = Collective(op.kind, replicas, _REDUCTIONS[name], mean)  # type: ignore[arg-type]
+    if ranks and ranks != [*range(replicas)]:
+        groups = tuple(tuple(ranks[start : start + replicas]) for start in range(0, len(ranks), replicas))
+        made = dataclasses.replace(made, groups=groups)
     if node.op == "AllToAll":
         axes = {key: int(node.attr[f"{key}_dimension"].i) for key in ("split", "concat")}
         return dataclasses.replace(made, **axes)  # type: ignore[arg-type]
@@ -194,57 +245,91 @@ def _constant(node: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeD
     return value
 
 
-def _replicas(node: node_def_pb2.NodeDef, op: _Op, nodes: Mapping[str, node_def_pb2.NodeDef]) -> int | None:
-    """Returns the size of a collective's only group, or None if it isn't known."""
+def _group(
+    node: node_def_pb2.NodeDef, op: _Op, nodes: Mapping[str, node_def_pb2.NodeDef]
+) -> tuple[int | None, list[int]]:
+    """Returns the size of a collective's groups, or None if it isn't known, and the ranks of all groups if the op says them."""
+    ranks = [*node.attr[IN_GROUPS].list.i] if IN_GROUPS in node.attr else []
     if op.group is None or isinstance(op.group, str):
-        return int(node.attr[op.group or REPLICAS].i)
+        return int(node.attr[op.group or REPLICAS].i), ranks
     group = value_of(nodes, operands(node)[op.group])
-    if group is None:
-        return None
     defined = definition(node.op)
     assert defined is not None
-    if defined.input_arg[op.group].name == "group_size":
-        return int(group) if group.size == 1 else None
-    return int(group.shape[1]) if group.ndim == 2 and group.shape[0] == 1 else None
+    if group is not None and defined.input_arg[op.group].name == "group_size":
+        return int(group) if group.size == 1 else None, ranks
+    if group is None or group.ndim != 2:
+        return None, []
+    return int(group.shape[1]), group.reshape(-1).tolist()
 
 
 def for_xla(program: Program) -> int:
     """Rewrites all collectives of a graph, whose calls are inlined, and returns how many there were.
 
     Raises:
-      TfaotError: a collective is in a loop or under a condition, or its group or size isn't known.
+      TfaotError: data decides how often replicas exchange values, or the group or the size of a collective isn't known.
     """
     import tensorflow as tf
 
     if not any_in(program.graph):
         return 0
     collectives = all_in(program)
-    orders: list[Any] = []
-    waiting = dict(collectives)
-    while waiting:
-        # What depends on a collective can have a shape that only its rewrite says.
-        tensors, nodes = program.tensors(), program.nodes()
-        shapes = {name: [tensors[operand] for operand in operands(nodes[name])[:1]] for name in waiting}
-        ready = [name for name, data in shapes.items() if all(_fixed(value) for value in data)]
-        if not ready:
-            name, (value,) = next(iter(shapes.items()))
-            raise TfaotError(
-                f"{_at(program, nodes[name])} has a size that is known only at run time",
-                exists=f"an operand of shape {list(value.shape) if value.shape is not None else 'of unknown rank'}",
-                do="give the model fixed sizes",
-            )
-        for name in ready:
-            node = nodes[name]
-            waits = [operand for operand in node.input if operand.startswith("^")]
-            node.input[:] = [*operands(node)[:1], *waits]
-            specs = [tf.TensorSpec(value.shape, value.dtype) for value in shapes[name]]
-            splice(GraphTarget(program), node, specs, _built(waiting.pop(name), orders))
-    program.graph.library.function.extend(orders)
-    return len(collectives)
+    library = {function.signature.name: function for function in program.graph.library.function}
+    count, orders = len(collectives), list[Any]()
+
+    def rewrite(function: str, arguments: Sequence[Shape]) -> None:
+        waiting = {name: collectives.pop((place, name)) for place, name in [*collectives] if place == function}
+        while True:
+            body = EditableFunction(library[function], library) if function else None
+            nodes = body.nodes if body else program.nodes()
+            shape = shapes_in(program, library[function], arguments) if function else shapes_of(program)
+            if not waiting:
+                break
+            # What depends on a collective can have a shape that only its rewrite says.
+            ready = [
+                name for name in waiting if all(_is_known(shape(operand)) for operand in operands(nodes[name])[:1])
+            ]
+            if not ready:
+                node = nodes[next(iter(waiting))]
+                raise TfaotError(
+                    f"{_at(program, node, function=function)} has a size that is known only at run time",
+                    exists=f"an operand of shape {shape(operands(node)[0])}",
+                    do="give the model fixed sizes",
+                )
+            made = len(orders)
+            for name in ready:
+                node = nodes[name]
+                own = operands(node)[:1]
+                node.input[:] = [*own, *(operand for operand in node.input if operand.startswith("^"))]
+                specs = [tf.TensorSpec(shape(operand), node.attr["T"].type) for operand in own]
+                target = FunctionTarget(body) if body else GraphTarget(program)
+                splice(target, node, specs, _built(waiting.pop(name), orders))
+            program.graph.library.function.extend(orders[made:])
+            if body:
+                library[function].CopyFrom(body.function(function))
+        for node in [*nodes.values()]:
+            if any(_reached(node, library)):
+                called = node.attr["body" if node.op in WHILES else "f"].func.name
+                rewrite(called, [shape(operand) for operand in operands(node)])
+                _hide_rounds(FunctionTarget(body) if body else GraphTarget(program), node)
+        if body:
+            library[function].CopyFrom(body.function(function))
+
+    rewrite("", ())
+    return count
 
 
-def _fixed(value: Tensor) -> bool:
-    return value.shape is not None and None not in value.shape
+def _hide_rounds(target: Target, node: node_def_pb2.NodeDef) -> None:
+    """Hides the initial values of a loop's counters from XLA, which would copy the collectives of each round otherwise."""
+    for index, operand in enumerate(operands(node)):
+        dtype = node.attr[CALLS[node.op].types].list.type[index]
+        if node.op in WHILES and dtype in _COUNTERS:
+            barrier = node_def_pb2.NodeDef(op="XlaOptimizationBarrier")
+            barrier.attr["T"].CopyFrom(types_attribute([dtype]))
+            node.input[index] = f"{target.add(barrier, f'{node.name}/counter', [operand], node.name)}:0"
+
+
+def _is_known(shape: Shape) -> bool:
+    return shape is not None and None not in shape
 
 
 def _built(collective: Collective, orders: list[Any]) -> Callable[..., Any]:
@@ -301,14 +386,16 @@ def _exchanged(collective: Collective, values: Any, orders: list[Any]) -> Any:
     name = f"tfaot_collective_{number}"
     targets = dict(collective.pairs)
     peers = {"broadcast": [0], "permute": [targets.get(rank, -1) for rank in range(collective.replicas)]}
+    ranks = [rank for group in collective.groups for rank in group]
     numbers = (
         marks.COLLECTIVE,
         number,
         marks.EXCHANGES.index(collective.kind),
         marks.REDUCTIONS.index(collective.reduction),
-        collective.replicas,
+        collective.all_replicas,
+        collective.replicas if ranks else 0,
         int(count == 1),
-        *(peer + 1 for peer in peers.get(collective.kind, ())),
+        *(peer + 1 for peer in ranks or peers.get(collective.kind, [])),
     )
     with tf.init_scope():
         orders.append(marks.order(name, numbers, values.dtype))

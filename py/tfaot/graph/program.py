@@ -173,6 +173,13 @@ class Program:
         self.origins[node.name] = self.origins.get(origin, origin)
         return node
 
+    def copied(self, node: node_def_pb2.NodeDef) -> node_def_pb2.NodeDef:
+        """Adds a copy of a node, under its name."""
+        copy = self.graph.node.add()
+        copy.CopyFrom(node)
+        self._names.add(copy.name)
+        return copy
+
     def constant(self, name: str, value: Array, *, origin: str) -> node_def_pb2.NodeDef:
         """Adds a constant."""
         return self.add("Const", name, (), origin=origin, dtype=value.dtype, value=value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2
 
 from tfaot.graph.attributes import Shape, shape_of, type_attribute, types_attribute
 from tfaot.graph.functions import EditableFunction
@@ -121,9 +121,6 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
       applies: whether to rewrite an op of this type.
       rewrite: rewrites one.
     """
-    import tensorflow as tf
-    from tensorflow.python.framework import function_def_to_graph
-
     count = 0
 
     def rewrite_in(target: Target, nodes: Mapping[str, node_def_pb2.NodeDef], shape: Callable[[str], Shape]) -> None:
@@ -135,24 +132,37 @@ def rewrite_nodes(program: Program, applies: Callable[[str], object], rewrite: R
 
     if not any_node(program.graph, applies):
         return 0
-    tensors = program.tensors()
-    rewrite_in(GraphTarget(program), program.nodes(), lambda name: tensors[name].shape)
+    rewrite_in(GraphTarget(program), program.nodes(), shapes_of(program))
     library = {function.signature.name: function for function in program.graph.library.function}
     for function in program.graph.library.function:
         if any(applies(node.op) for node in function.node_def):
             body = EditableFunction(function, library)
-            with tf.Graph().as_default():
-                # Where functions find those that they call.
-                tf.import_graph_def(graph_pb2.GraphDef(library=program.graph.library, versions=program.graph.versions))
-                inner = function_def_to_graph.function_def_to_graph(function)
-            shapes = {
-                tensor.name: shape_of(tensor.shape)
-                for operation in inner.get_operations()
-                for tensor in operation.outputs
-            }
-            rewrite_in(FunctionTarget(body), body.nodes, shapes.get)
+            rewrite_in(FunctionTarget(body), body.nodes, shapes_in(program, function))
             function.CopyFrom(body.function(function.signature.name))
     return count
+
+
+def shapes_of(program: Program) -> Callable[[str], Shape]:
+    """Returns the shapes of a graph's tensors by `node:port`."""
+    tensors = program.tensors()
+    return lambda name: tensors[name].shape
+
+
+def shapes_in(
+    program: Program, function: function_pb2.FunctionDef, arguments: Sequence[Shape] | None = None
+) -> Callable[[str], Shape]:
+    """Returns the shapes of the tensors in one of a program's functions by `node:port`, for arguments of some shapes."""
+    import tensorflow as tf
+    from tensorflow.python.framework import function_def_to_graph
+
+    with tf.Graph().as_default():
+        # Where functions find those that they call.
+        tf.import_graph_def(graph_pb2.GraphDef(library=program.graph.library, versions=program.graph.versions))
+        shapes = None if arguments is None else [tf.TensorShape(shape) for shape in arguments]
+        inner = function_def_to_graph.function_def_to_graph(function, shapes)
+    return {
+        tensor.name: shape_of(tensor.shape) for operation in inner.get_operations() for tensor in operation.outputs
+    }.get
 
 
 def operands(node: node_def_pb2.NodeDef) -> list[str]:

@@ -29,8 +29,9 @@ Exchange = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "
 """What replicas do with their values. The rank is each one's own, for which they exchange nothing."""
 COLLECTIVE = 3
 """A mark's first number, for a collective. The others are its number, which no other one of the program has, its kind
-(`EXCHANGES`), its reduction (`REDUCTIONS`), how many replicas there are, whether it is of one value, which the sort has twice, and
-its peers (runtime/tfaot/collectives.h), each plus 1."""
+(`EXCHANGES`), its reduction (`REDUCTIONS`), how many replicas there are, how many of them are a group (0 if all are one), whether
+it is of one value, which the sort has twice, and the ranks of all groups or its peers, each plus 1: see
+runtime/tfaot/collectives.h."""
 EXCHANGES: tuple[Exchange, ...] = get_args(Exchange)
 REDUCTIONS: tuple[Reduction, ...] = ("Add", "Mul", "Min", "Max")
 

@@ -195,13 +195,40 @@ class ScheduledTest(unittest.TestCase):
                 self.assertEqual([(step.number, step.joined) for step in starts], [*enumerate(joined)])
 
     def test_levels(self) -> None:
-        """If the code of two CPU levels reduced in different orders, replicas on different CPUs would mix up values."""
+        """Levels that reduce in different orders get one, unless these are in a loop; each level has the same collectives."""
         one, other = function(collective(0, 0), collective(1, 1)), function(collective(1, 1), collective(0, 0))
-        collectives.check([one, function(collective(0, 3), copy(1, 2), collective(1, 4))], "t::Model")
-        with self.assertRaisesRegex(
-            TfaotError, "t::Model: the code of different CPU levels has collectives in different orders"
-        ):
-            collectives.check([one, other], "t::Model")
+        collectives.check([one, other, function(collective(0, 3), copy(1, 2), collective(1, 4))], "t::Model")
+        made = schedule.scheduled({"one": one, "other": other}, "t::Model")
+        for level in made.values():
+            started = [step for step in starts_and_waits(level.thunks) if isinstance(step, str) and "Start" in step]
+            self.assertEqual(started, ["Start0", "Start1"])
+        loops = [function(For(2, (collective(first, 0), collective(1 - first, 1)))) for first in range(2)]
+        for levels in ([one, function(collective(0, 0))], loops, [function(collective(0, 0), collective(0, 1))]):
+            with (
+                self.subTest(levels),
+                self.assertRaisesRegex(TfaotError, "t::Model: XLA made other collectives for one"),
+            ):
+                collectives.check(levels, "t::Model")
+
+    def test_beside_a_loop(self) -> None:
+        """A loop with collectives starts when those before it have ended, and all levels have it at the same place."""
+        loop = For(2, (copy(9, 3), collective(1, 3)))
+        for steps in ((collective(0, 0), loop, collective(2, 2)), (loop, collective(0, 0), collective(2, 2))):
+            made = schedule.scheduled(
+                {
+                    "one": function(copy(9, 0), copy(9, 2), *steps, keep(0), keep(2), keep(3)),
+                    "other": function(copy(9, 0), copy(9, 2), *reversed(steps), keep(0), keep(2), keep(3)),
+                },
+                "t::Model",
+            )
+            orders = []
+            for level in made.values():
+                step_titles = titles(level.thunks)
+                place = step_titles.index("loop")
+                under_way = sum((title.startswith("Start")) - title.startswith("Wait") for title in step_titles[:place])
+                self.assertEqual(under_way, 0, step_titles)
+                orders.append([title for title in step_titles if title == "loop" or title.startswith("Start")])
+            self.assertEqual(orders[0], orders[1])
 
 
 STEP = """\

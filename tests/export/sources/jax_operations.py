@@ -325,7 +325,7 @@ def linear() -> dict[str, Case]:
 
 def main(path: str) -> None:
     """Writes `NAME.mlir` and `NAME.npz` for each program, and those of tests about what TensorFlow can't read or compile."""
-    jax.config.update("jax_num_cpu_devices", 2)
+    jax.config.update("jax_num_cpu_devices", 4)
     cases = elementwise() | products() | shapes() | programs() | linear()
     cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
@@ -455,11 +455,13 @@ def add_shards(out: zipfile.ZipFile) -> None:
                 "complex": jnp.imag(lax.psum(lax.complex(x, 2 * x), "data")),
                 "gather": lax.all_gather(jnp.sin(x), "data", tiled=True),
                 "gather_columns": lax.all_gather(x, "data", axis=1),
+                "gather_last": lax.all_gather(x.reshape(2, 4, 3), "data", axis=2, tiled=True),
                 "half": lax.pmax(x.astype(jnp.bfloat16), "data").astype(jnp.float32),
                 "integers": lax.psum(jnp.round(9 * x).astype(jnp.int32), "data"),
                 "rank": rank[None] + 3 * lax.axis_size("data"),
                 "ring": lax.ppermute(x, "data", [(0, 1), (1, 0)]),
                 "scatter": lax.psum_scatter(x, "data", tiled=True),
+                "scatter_last": lax.psum_scatter(x.reshape(2, 3, 4), "data", tiled=True, scatter_dimension=2),
                 "scatter_columns": lax.psum_scatter(x.T, "data", tiled=True, scatter_dimension=1),
                 "shift": lax.ppermute(x, "data", [(0, 1)]),
                 "sign": lax.pmin(jnp.where(x > rank, 1, -1), "data"),
@@ -489,10 +491,48 @@ def add_shards(out: zipfile.ZipFile) -> None:
         {"x": x, "weights": 0.5 * updated, "loss": loss, **results},
     )
 
+    add_mesh(out)
+
     def outside(x: Any) -> Any:
         return both(weights, x)[1]["ring"] * 2
 
     add(out, "outside", [tfaot.jax.export(outside, jax.ShapeDtypeStruct(x.shape, x.dtype))], {})
+
+
+def add_mesh(out: zipfile.ZipFile) -> None:
+    """Adds a program of four devices in a mesh, which exchange values along one axis of it, also in loops."""
+    mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    blocks, all_ = jax.sharding.PartitionSpec("data", "model"), jax.sharding.PartitionSpec(("data", "model"))
+
+    def step(x: Any) -> Any:
+        def turn(carry: Any, row: Any) -> Any:
+            carry = jnp.cos(carry + lax.psum(row, "data"))
+            return carry, lax.pmax(carry, ("data", "model"))
+
+        final, rows = lax.scan(turn, jnp.zeros_like(x[0]), x)
+        return {
+            "all_to_all": lax.all_to_all(x, "model", 0, 1, tiled=True),
+            "data": lax.psum(x, "data"),
+            "final": final[None],
+            "gather": lax.all_gather(x, "model", tiled=True),
+            "gather_both": lax.all_gather(x[:2], ("model", "data"), tiled=True),
+            "loop": lax.fori_loop(0, 3, lambda i, y: jnp.sin(lax.pmean(y, "model") + i), x),
+            "model": lax.pmean(x, "model"),
+            "rank": (10 * lax.axis_index("data") + lax.axis_index("model"))[None],
+            "ring": lax.ppermute(x, "model", [(0, 1), (1, 0)]),
+            "rows": rows,
+            "scatter": lax.psum_scatter(x, "data", tiled=True, scatter_dimension=0),
+        }
+
+    x = f(8, 6)
+    every = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=blocks, out_specs=all_, check_vma=False))
+    add(out, "mesh", [tfaot.jax.export(every, jax.ShapeDtypeStruct(x.shape, x.dtype))], {"x": x, **every(x)})
+
+    def until(x: Any) -> Any:
+        return lax.while_loop(lambda y: y.sum() < 9, lambda y: y + lax.psum(y, "data"), x)
+
+    shards = jax.jit(jax.shard_map(until, mesh=mesh, in_specs=blocks, out_specs=blocks, check_vma=False))
+    add(out, "until", [tfaot.jax.export(shards, jax.ShapeDtypeStruct(x.shape, x.dtype))], {})
 
 
 def add(out: zipfile.ZipFile, name: str, exported: Any, values: dict[str, Any]) -> None:

@@ -104,6 +104,29 @@ class JaxProgramTest(StageTest):
         exported.goldens(program=Path(self.model("shards").jax or ""), strict=False)
         self.compile(exported)
 
+    def test_mesh(self) -> None:
+        """Replicas in a mesh exchange values along one axis of it, also in loops of so many rounds, and compute what JAX does."""
+        exported = self.export(self.model("mesh"))
+        self.assertEqual(exported.manifest.replicas, 4)
+        wanted = self.arrays("mesh")
+        x = wanted.pop("x")
+        parts = {
+            f"x (replica {2 * row + column})": x[4 * row :][:4, 3 * column :][:, :3] for row, column in np.ndindex(2, 2)
+        }
+        (result,) = self.run_calls(exported, [("Run", parts)])
+        for key, value in wanted.items():
+            for rank, part in enumerate(np.split(value, 4)):
+                self.assert_close(result, {f"{key} (replica {rank})": part}, f"{key} (replica {rank})")
+        self.compile(exported)
+
+    def test_data_decides(self) -> None:
+        """A loop that runs until data says so can't exchange values, which is an error with the line of the exchange."""
+        self.assertRegex(
+            self.error_of(self.export, self.model("until")),
+            r"^until\.py: CollectiveReduceV2 '\w+' at \S*jax_operations\.py:\d+ is in a loop whose number of rounds depends on "
+            r"data\n.*\n  to do: make the number of rounds a constant",
+        )
+
     def test_outside_of_shards(self) -> None:
         """Arithmetic with what is split over replicas, outside of shard_map, is an error with its line."""
         self.assertRegex(

@@ -363,20 +363,20 @@ class TextTest(StageTest):
         self.assertEqual(goldens["step0/output_1"], 0)
 
     def test_groups(self) -> None:
-        """Groups that aren't all devices are an error with the line."""
+        """Groups in which not every device is are an error with the line."""
         text = self.refused(
             """
             module attributes {mhlo.num_partitions = 4 : i32} {
               func.func public @main(%0: tensor<4xf32>) -> tensor<8xf32> {
-                %1 = "stablehlo.all_gather"(%0) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1], [2, 3]]>
-                  : tensor<2x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32> loc("net.py":7:3)
+                %1 = "stablehlo.all_gather"(%0) <{all_gather_dim = 0 : i64, replica_groups = dense<[[0, 1]]>
+                  : tensor<1x2xi64>}> : (tensor<4xf32>) -> tensor<8xf32> loc("net.py":7:3)
                 return %1 : tensor<8xf32>
               }
             }
             """
         )
         self.assertIn(
-            "error: all_gather in the groups [[0, 1], [2, 3]], and not in one of all 4 replicas, at net.py:7", text
+            "error: all_gather in the groups [[0, 1]], in which not each of 4 replicas is once, at net.py:7", text
         )
 
     def test_collective_in_a_case(self) -> None:
@@ -419,7 +419,7 @@ class TextTest(StageTest):
             }
             """
         )
-        self.assertRegex(text, r"CollectivePermute '\w+' at net\.py:7 is in a condition\n")
+        self.assertRegex(text, r"CollectivePermute '\w+' at net\.py:7 is under a condition\n")
 
     def test_ill_formed(self) -> None:
         """An operation on values of other types shows MLIR's own message."""

@@ -31,13 +31,17 @@ inline std::size_t Bytes(const tfaot_collective& call) {
   return kSizes[call.dtype] * static_cast<std::size_t>(call.count);
 }
 
-// Breaks what rank 1 of two has after a collective, given what it had before.
+inline std::int32_t Kind(const tfaot_collective& call) {
+  return call.kind & ~std::int32_t{TFAOT_IN_GROUPS};
+}
+
+// Breaks what rank 1 has after a collective, given what it had before.
 inline bool Break(const tfaot_collective& call,
                   const std::vector<char>& before) {
   auto* const data = static_cast<char*>(call.data);
   auto* const floats = static_cast<float*>(call.data);
-  const bool reduces =
-      call.kind == TFAOT_ALL_REDUCE || call.kind == TFAOT_REDUCE_SCATTER;
+  const std::int32_t kind = Kind(call);
+  const bool reduces = kind == TFAOT_ALL_REDUCE || kind == TFAOT_REDUCE_SCATTER;
   const std::size_t bytes = Bytes(call);
   switch (fault) {
     case Fault::kNone:
@@ -50,15 +54,14 @@ inline bool Break(const tfaot_collective& call,
       for (std::size_t i = 0; i < call.count; ++i) floats[i] /= 2;
       return true;
     case Fault::kWrongRank:
-      if (call.kind == TFAOT_ALL_REDUCE) {
+      if (kind == TFAOT_ALL_REDUCE) {
         if (call.dtype != TFAOT_FLOAT32) return false;
         const auto* const own = reinterpret_cast<const float*>(before.data());
         for (std::size_t i = 0; i < call.count; ++i)
           floats[i] = 2 * (floats[i] - own[i]);
-      } else if (call.kind == TFAOT_PERMUTE) {
+      } else if (kind == TFAOT_PERMUTE) {
         std::memcpy(data + bytes, data, bytes);
-      } else if (call.kind == TFAOT_BROADCAST ||
-                 call.kind == TFAOT_REDUCE_SCATTER) {
+      } else if (kind == TFAOT_BROADCAST || kind == TFAOT_REDUCE_SCATTER) {
         return false;  // as kDropped
       } else {
         std::swap_ranges(data, data + bytes, data + bytes);
@@ -83,7 +86,7 @@ class ThreadReplicas {
         auto& own = *static_cast<Rank*>(context);
         const auto* const data = static_cast<const char*>(call->data);
         const bool one =
-            call->kind == TFAOT_ALL_REDUCE || call->kind == TFAOT_BROADCAST;
+            Kind(*call) == TFAOT_ALL_REDUCE || Kind(*call) == TFAOT_BROADCAST;
         if (call->id == faulty)
           own.before.assign(data, data + (one ? 1 : 2) * Bytes(*call));
         return own.sound->start(own.sound->context, call);
@@ -91,8 +94,9 @@ class ThreadReplicas {
       rank.broken.wait = [](void* context, const tfaot_collective* call) {
         auto& own = *static_cast<Rank*>(context);
         const int status = own.sound->wait(own.sound->context, call);
-        if (call->id == faulty && own.sound->rank == 1)
-          met = Break(*call, own.before);
+        if (call->id == faulty && own.sound->rank == 1 &&
+            Break(*call, own.before))
+          met = true;
         return status;
       };
       rank.broken.abort = [](void* context) {

@@ -218,26 +218,37 @@ def results(text: str, operands: Sequence[Any], replicas: int) -> list[Any]:
     groups = _numbers(text, "replica_groups")
     if len(groups[0]) == 1:
         return [tf.identity(x) for x in operands]
-    if groups != [[*range(replicas)]]:
-        raise MlirError(f"error: {name[1]} in the groups {groups}, and not in one of all {replicas} replicas")
+    ranks = [rank for group in groups for rank in group]
+    if sorted(ranks) != [*range(replicas)]:
+        raise MlirError(f"error: {name[1]} in the groups {groups}, in which not each of {replicas} replicas is once")
     if name[1] == "all_to_all":
         axes = {f"{axis}_dimension": _integer(text, f"{axis}_dimension") for axis in ("split", "concat")}
-        dealt = {"group_assignment": groups, "split_count": replicas, **axes}
+        dealt = {"group_assignment": groups, "split_count": len(groups[0]), **axes}
         return [_as(x, lambda x: tf.raw_ops.AllToAll(input=x, **dealt)) for x in operands]
-    group: dict[str, Any] = {"group_size": replicas, "group_key": 1, "instance_key": 0}
+    group: dict[str, Any] = {"group_size": len(groups[0]), "group_key": 1, "instance_key": 0}
+
+    def among(x: Any) -> Any:
+        return _noted(x, collectives.IN_GROUPS, list=attr_value_pb2.AttrValue.ListValue(i=ranks))
+
     if name[1] == "collective_broadcast":
-        return [_as(x, lambda x: tf.raw_ops.CollectiveBcastSendV2(input=x, **group)) for x in operands]
+        return [_as(x, lambda x: among(tf.raw_ops.CollectiveBcastSendV2(input=x, **group))) for x in operands]
     if name[1] == "all_gather":
         axis = _integer(text, "all_gather_dim")
-        return [_as(x, lambda x: _first(x, axis, lambda x: _gathered(x, group))) for x in operands]
+        return [_as(x, lambda x: _first(x, axis, lambda x: among(_gathered(x, group)))) for x in operands]
     reduced = re.findall(r"stablehlo\.(\w+)", text.partition("\n")[2])
     if not reduced or reduced[0] not in _REDUCTIONS or reduced[1:] != ["return"]:
         raise MlirError(f"error: {name[1]} by {', '.join(reduced)} isn't a sum, a product, a minimum, or a maximum")
     group |= {"ordering_token": [], "merge_op": _REDUCTIONS[reduced[0]], "final_op": "Id"}
     if name[1] == "all_reduce":
-        return [_as(x, lambda x: tf.raw_ops.CollectiveReduceV2(input=x, **group)) for x in operands]
+        return [_as(x, lambda x: among(tf.raw_ops.CollectiveReduceV2(input=x, **group))) for x in operands]
     axis = _integer(text, "scatter_dimension")
-    return [_as(x, lambda x: _first(x, axis, lambda x: _scattered(x, group))) for x in operands]
+
+    def scattered(x: Any) -> Any:
+        # Its shape isn't inferred.
+        shape = [x.shape[0] // group["group_size"], *x.shape[1:]]
+        return tf.ensure_shape(among(tf.raw_ops.CollectiveReduceScatterV2(input=x, **group)), shape)
+
+    return [_as(x, lambda x: _first(x, axis, scattered)) for x in operands]
 
 
 def _numbers(text: str, name: str) -> Any:
@@ -275,13 +286,12 @@ def _gathered(x: Any, group: Mapping[str, Any]) -> Any:
     return tf.raw_ops.CollectiveGather(input=x, shape=shape, **group)
 
 
-def _scattered(x: Any, group: Mapping[str, Any]) -> Any:
-    # Its shape isn't inferred.
-    shape = [x.shape[0] // group["group_size"], *x.shape[1:]]
-    return tf.ensure_shape(tf.raw_ops.CollectiveReduceScatterV2(input=x, **group), shape)
-
-
 def _of_all(x: Any, replicas: int) -> Any:
     """Returns the result of an op that doesn't say how many replicas there are, after noting it."""
-    x.op._set_attr(collectives.REPLICAS, attr_value_pb2.AttrValue(i=replicas))
+    return _noted(x, collectives.REPLICAS, i=replicas)
+
+
+def _noted(x: Any, name: str, **value: Any) -> Any:
+    """Returns the result of an op, which gets an attribute."""
+    x.op._set_attr(name, attr_value_pb2.AttrValue(**value))
     return x

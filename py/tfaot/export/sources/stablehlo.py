@@ -492,6 +492,8 @@ def _converted(text: str, *, what: str) -> _Converted:
     named = locations.aliases(done.splitlines())
     bare, made = locations.split(done)
     starts = [_line(location, named) for location in made]
+    for number, each in kept.items():  # the location is behind the regions
+        places[number] = places[number] or places[number + len(each.statement.text.splitlines()) - 1]
     return _Converted(
         bare,
         ["" if start is None or source.line(start) < 0 else places[source.line(start)] for start in starts],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Slice, Sort, Thunk, Uses, walk
-from tfaot.core.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError
 from tfaot.xla import marks
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Collective(Thunk):
     count: int
     """Of the values of a block."""
     kind: marks.Exchange = "all_reduce"
+    group: int = 0
+    """How many replicas exchange values with one another; 0 for all."""
     peers: tuple[int, ...] = ()
     part: str = ""
     """`Start` or `Wait` for a part of it. In between, nothing else uses the data."""
@@ -81,7 +83,7 @@ class Collective(Thunk):
     @property
     def places(self) -> tuple[Place, ...]:
         """The data."""
-        return ((self.data, _DTYPES[self.dtype][1] * self.count * _blocks(self.kind, self.replicas)),)
+        return ((self.data, _DTYPES[self.dtype][1] * self.count * _blocks(self.kind, self.group or self.replicas)),)
 
     def uses(self) -> Uses:
         """Returns the data as read and written."""
@@ -105,7 +107,8 @@ class Collective(Thunk):
         """Calls the program's interface."""
         program.needs.add("collectives")
         op = f"TFAOT_{self.reduction.upper()}" if _reduces(self.kind) else "0"
-        numbers = f"{self.number}, TFAOT_{self.kind.upper()}, {op}, {_DTYPES[self.dtype][0]}"
+        kind = f"TFAOT_{self.kind.upper()}{' | TFAOT_IN_GROUPS' if self.group else ''}"
+        numbers = f"{self.number}, {kind}, {op}, {_DTYPES[self.dtype][0]}"
         peers = f"kPeers{self.number}" if self.peers else "nullptr"
         call = f"{{{numbers}, {program.at(self.data)}, {self.count}u, {peers}}}"
         joined = {"Start": f", {str(self.joined).lower()}", "Wait": ""}
@@ -115,7 +118,8 @@ class Collective(Thunk):
         ]
         if not self.peers:
             return calls
-        table = f"static constexpr std::int32_t {peers}[] = {{{', '.join(map(str, self.peers))}}};"
+        values = [self.group, *self.peers] if self.group else self.peers
+        table = f"static constexpr std::int32_t {peers}[] = {{{', '.join(map(str, values))}}};"
         return ["{", *(f"  {line}" for line in (table, *calls)), "}"]
 
 
@@ -136,7 +140,7 @@ def thunks(
     Raises:
       TfaotError: the interface lacks the values' dtype.
     """
-    number, exchange, reduction, replicas, single, *peers = numbers
+    number, exchange, reduction, replicas, group, single, *peers = numbers
     kind = marks.EXCHANGES[exchange]
     data, dtype = sort.values[0], instruction.dtype
     if kind == "rank":
@@ -147,31 +151,41 @@ def thunks(
             exists=f"collectives of {', '.join(_REDUCED if _reduces(kind) else _DTYPES)}",
             do="convert the values with tf.cast before the collective, and back behind it",
         )
-    count = 1 if single else instruction.count // _blocks(kind, replicas)
+    count = 1 if single else instruction.count // _blocks(kind, group or replicas)
     targets = tuple(peer - 1 for peer in peers)
-    return [Collective(number, marks.REDUCTIONS[reduction], replicas, dtype, data, count, kind, targets)]
+    return [Collective(number, marks.REDUCTIONS[reduction], replicas, dtype, data, count, kind, group, targets)]
 
 
 def check(functions: Iterable[CompiledFunction], what: str) -> None:
-    """Checks that the code of all CPU levels has the same collectives in the same order: replicas can run on different CPUs.
+    """Checks that the code of all CPU levels has the same collectives: replicas can run on different CPUs.
+
+    In loops, they are in the same order. `schedule` gives the others one.
 
     Raises:
-      TfaotError: it hasn't.
+      TfaotError: it hasn't, or has one twice.
     """
-    orders = {tuple(collectives_in(function)) for function in functions}
-    if len(orders) > 1:
-        shown = [listed([str(collective.number) for collective in order]) for order in sorted(orders, key=repr)]
+    sets = {tuple(sorted(collectives_in(function), key=repr)) for function in functions}
+    numbers = [collective.number for steps in next(iter(sets)) for collective in steps]
+    if len(sets) > 1 or len(numbers) != len({*numbers}):
+        shown = [
+            ", ".join(" ".join(str(each.number) for each in step) for step in steps) for steps in sorted(sets, key=repr)
+        ]
         raise TfaotError(
-            f"{what}: the code of different CPU levels has collectives in different orders, but all replicas must agree on one",
+            f"{what}: XLA made other collectives for one CPU level than for another one, or copied one, but all replicas must "
+            "have the same",
             exists="; ".join(shown),
             do="compile for one CPU level, and report it to rules_tfaot, please",
         )
 
 
-def collectives_in(function: CompiledFunction) -> list[Collective]:
-    """Returns the collectives of a function, in order, without where their data is."""
-    return [
-        dataclasses.replace(thunk, data=Slice(0, 0))
-        for thunk in walk(function.thunks)
-        if isinstance(thunk, Collective) and thunk.part != "Wait"
-    ]
+def collectives_in(function: CompiledFunction) -> list[tuple[Collective, ...]]:
+    """Returns the collectives of each step of a function that has some, in order, without where their data is."""
+    steps = (
+        tuple(
+            dataclasses.replace(thunk, data=Slice(0, 0))
+            for thunk in walk((step,))
+            if isinstance(thunk, Collective) and thunk.part != "Wait"
+        )
+        for step in function.thunks
+    )
+    return [step for step in steps if step]

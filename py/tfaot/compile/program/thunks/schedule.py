@@ -35,7 +35,7 @@ def scheduled(functions: Mapping[str, CompiledFunction], what: str) -> dict[str,
     """
     apart = {isa: _apart(function) for isa, function in functions.items()}
     first = next(iter(apart.values())).thunks
-    numbers = [thunk.number for thunk in first if isinstance(thunk, Collective)]
+    numbers = [number for thunk in first if (number := _number(thunk)) is not None]
     if not numbers:
         return dict(functions)
     for order in (_final_order(first), numbers):
@@ -181,11 +181,18 @@ def _final_order(thunks: Sequence[Thunk]) -> list[int]:
     """Returns the numbers of collectives in the order in which their data becomes final."""
     steps = _split(thunks)
     final = {
-        (max(before, default=-1), step.number)
+        (max(before, default=-1), number)
         for step, before in zip(steps, _dependencies(steps), strict=True)
-        if isinstance(step, Collective) and step.part == "Start"
+        for number in [_number(step)]
+        if number is not None and not (isinstance(step, Collective) and step.part == "Wait")
     }
     return [number for _, number in sorted(final)]
+
+
+def _number(thunk: Thunk) -> int | None:
+    """Returns the number of a collective, or of the first one in a loop, or None."""
+    inside = (inner.number for inner in walk((thunk,)) if isinstance(inner, Collective))
+    return next(inside, None)
 
 
 def _split(thunks: Sequence[Thunk]) -> list[Thunk]:
@@ -202,7 +209,12 @@ def _split(thunks: Sequence[Thunk]) -> list[Thunk]:
 def _ordered(steps: Sequence[Thunk], order: Sequence[int]) -> list[Thunk]:
     """Returns the steps in the order in which they run, given that of collectives. Empty if that order isn't possible."""
     before = _dependencies(steps)
-    at = {(step.number, step.part): index for index, step in enumerate(steps) if isinstance(step, Collective)}
+    at: dict[tuple[int, str], int] = {}
+    for index, thunk in enumerate(steps):
+        if (number := _number(thunk)) is not None:
+            # A loop starts when all collectives before it have ended.
+            parts = [thunk.part] if isinstance(thunk, Collective) else ["Start", "Wait"]
+            at |= {(number, part): index for part in parts}
     for one, other in itertools.pairwise(order):
         for part in ("Start", "Wait"):
             before[at[other, part]].add(at[one, part])
@@ -240,7 +252,7 @@ def _joined(levels: Iterable[Sequence[Thunk]], order: Sequence[int]) -> set[int]
             elif isinstance(step, Collective) and starts:
                 result.discard(starts[-1].number)
         for one, other in itertools.pairwise(starts):
-            alike = [(step.kind, step.reduction, step.replicas, step.dtype) for step in (one, other)]
+            alike = [(step.kind, step.reduction, step.group, step.peers, step.dtype) for step in (one, other)]
             if one.kind != "all_reduce" or alike[0] != alike[1]:
                 result.discard(one.number)
     return result
@@ -251,7 +263,7 @@ def _in_arena(function: CompiledFunction, order: Sequence[int], joined: set[int]
     buffers = {step.number: step.data.buffer for step in function.thunks if isinstance(step, Collective)}
     arena, size = len(function.buffers), 0
     places = dict[int, int]()
-    for number in order:
+    for number in (number for number in order if number in buffers):
         places[buffers[number]] = size
         size += _aligned(function.buffers[buffers[number]].size)
 
@@ -263,7 +275,8 @@ def _in_arena(function: CompiledFunction, order: Sequence[int], joined: set[int]
         dataclasses.replace(step, joined=step.number in joined) if isinstance(step, Collective) else step
         for step in thunks
     )
-    return dataclasses.replace(function, buffers=(*function.buffers, Buffer(size, "temp", None, None)), thunks=thunks)
+    added = [Buffer(size, "temp", None, None)] if buffers else []
+    return dataclasses.replace(function, buffers=(*function.buffers, *added), thunks=thunks)
 
 
 def _dependencies(steps: Sequence[Thunk]) -> list[set[int]]:
