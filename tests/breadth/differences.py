@@ -420,14 +420,13 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
             f"## {entry.title}",
             entry.why,
             "",
-            "| expression | values | TensorFlow | compiled |",
-            "|---|---|---|---|",
         ]
         for example, (theirs, ours) in zip(entry.examples, results, strict=True):
             names = ["x", "y", "z"][: len(example.operands)]
             operands = "; ".join(f"{n} = {text(o.value)}" for n, o in zip(names, example.operands, strict=True))
             constant = "" if all(o.fed for o in example.operands) else ", a constant"
-            lines.append(f"| `{example.expression.format(*names)}` | {operands}{constant} | {theirs} | {ours} |")
+            expression = example.expression.format(*names)
+            lines.append(f"- `{expression}`, {operands}{constant}: TensorFlow `{theirs}`, compiled `{ours}`")
     return "\n".join(lines) + "\n"
 
 
