@@ -231,7 +231,17 @@ class ModelsTest(harness.StageTest):
             self.assertTrue((harness.ROOT / file_name).exists() or not (harness.ROOT / ".git").exists(), file_name)
 
 
-_PARTS = ("cluster", "compile", "core/buckets.py", "core/refusals.py", "core/user_code.py", "export", "graph", "jax", "verify")
+_PARTS = (
+    "cluster",
+    "compile",
+    "core/buckets.py",
+    "core/refusals.py",
+    "core/user_code.py",
+    "export",
+    "graph",
+    "jax",
+    "verify",
+)
 
 OTHER_TESTS = {
     "tests/cluster/op_test.py": ("load only one of each class",),
