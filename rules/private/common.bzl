@@ -1,6 +1,7 @@
 """What macros do alike: attributes that every Bazel rule has, and errors for attributes that a `tf_model` has now."""
 
-load(":files.bzl", "MODEL", "MODEL_EXPORT", "MODEL_ONLY")
+load(":files.bzl", "MODEL", "MODEL_EXPORT")
+load(":kinds.bzl", "OTHERS")
 
 visibility(["//rules/..."])
 
@@ -43,7 +44,7 @@ def common_attributes(attributes):
     )
 
 # Attributes of `tf_model`, and what targets had in place of its source.
-_MOVED = {name: name for name in MODEL + MODEL_EXPORT + MODEL_ONLY} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
+_MOVED = {name: name for name in MODEL + MODEL_EXPORT + OTHERS} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
 
 def moved(*, name, model, attributes, described = {}):
     """Declares a target that fails when it is analyzed if attributes belong to a `tf_model`, or to nothing.

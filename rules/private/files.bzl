@@ -118,11 +118,10 @@ def functions_of(entry_points, batch_sizes, buckets, stem):
         for batch in batch_sizes or [0]
     ]
 
-# The attributes of a model that all stages which open it read, those that only export reads, and all others.
+# The attributes of a model that all stages which open it read, and those that only export reads.
 MODEL = ["batch_sizes", "checkpoint", "debug_info", "dims", "entry_points", "golden_inputs", "inputs", "outputs"] + \
         ["replicas", "saved_model_tags", "saver", "signature", "sizes"]
 MODEL_EXPORT = ["golden_calls", "max_batch", "rows_independent"]
-MODEL_ONLY = ["config", "data", "deps", "framework", "frozen", "golden_steps", "source", "state", "weights"]
 
 # What the attribute `weights` can set besides a file.
 WEIGHTS = ["dtype", "tolerance"]

@@ -37,3 +37,6 @@ ONLY = {
     "saver": "graph",
     "signature": "model",
 }
+
+# Attributes of a model besides those in `MODEL` and `MODEL_EXPORT` of files.bzl.
+OTHERS = ["config", "data", "deps", "framework", "frozen", "golden_steps", "source", "state", "weights"]

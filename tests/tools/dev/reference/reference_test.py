@@ -134,8 +134,8 @@ class PagesTest(unittest.TestCase):
         common = {"name", "data", "deps", "tags", "testonly", "visibility"}
         for macro, arguments in names.items():
             self.assertLessEqual(len({*arguments} - common), 24 if macro == "tf_model" else 20, (macro, arguments))
-        files = starlark.execute(ROOT, "rules/private/files.bzl")
-        moved = [*files["MODEL"], *files["MODEL_EXPORT"], *files["MODEL_ONLY"]]
+        files, kinds = (starlark.execute(ROOT, f"rules/private/{name}.bzl") for name in ("files", "kinds"))
+        moved = [*files["MODEL"], *files["MODEL_EXPORT"], *kinds["OTHERS"]]
         self.assertEqual(sorted(["name", *moved]), sorted(names["tf_model"]), "other macros say where these are")
 
     def test_public_files(self) -> None:
