@@ -109,6 +109,8 @@ class Value:
     """It is a reduction of another array: how, the array's name, and its dimension."""
     positive: bool = False
     """No element is negative."""
+    most: Count | None = None
+    """No element is larger than this number."""
 
     def at(self, dim: int) -> Axis | None:
         """Returns the axis of a dimension."""
@@ -142,7 +144,8 @@ def prove(
             Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), Count()) for dim in sorted(sized.get(number, ()))
         )
         parameters.append(Value(axes, counts=Count() if number == size else None))
-    root = _Walk(programs).run(programs[0].entry, programs[1].entry, parameters)
+    buckets = next(axis.extents for value in parameters for axis in value.axes)
+    root = _Walk(programs, buckets).run(programs[0].entry, programs[1].entry, parameters)
     results = []
     for value in root if isinstance(root, tuple) else (root,):
         cause = value.cause
@@ -157,8 +160,9 @@ class _Unproven(Exception):
 
 
 class _Walk:
-    def __init__(self, programs: tuple[Module, Module]) -> None:
+    def __init__(self, programs: tuple[Module, Module], buckets: tuple[int, int]) -> None:
         self._programs = programs
+        self._buckets = buckets
 
     def run(self, one: Computation, other: Computation, parameters: Sequence[Any]) -> Any:
         """Returns what is known of a computation's result."""
@@ -176,7 +180,7 @@ class _Walk:
             if pair not in done:
                 values = [done[operand] for operand in operands]
                 done[pair] = (
-                    self._result(_Step(a, b, values, (one, other), self._programs[0]), parameters)
+                    self._result(_Step(a, b, values, (one, other), self._programs[0], self._buckets), parameters)
                     if same
                     else _failed(a, DIFFERS)
                 )
@@ -197,11 +201,16 @@ class _Walk:
             return self._called(step, 0, step.operands)
         if op == "select" and step.value(0).scalar is not None and not step.value(0).axes:
             return step.operands[1 if step.value(0).scalar else 2]
+        if op == "while":
+            try:
+                return self._loop(step)
+            except _Unproven as error:
+                return _failed(step.one, str(error))
         values = [leaf for operand in step.operands for leaf in _leaves(operand)]
         if cause := next((value.cause for value in values if value.cause), None):
             return _everywhere(step.one, Value(cause=cause))
         try:
-            if op in ("while", "conditional"):
+            if op == "conditional":
                 return self._branches(step, values)
             return _checked(step, _RULES.get(op, _unknown)(step))
         except _Unproven as error:
@@ -212,16 +221,113 @@ class _Walk:
         return self.run(one, self._programs[1].computations[step.other.called[index]], parameters)
 
     def _branches(self, step: _Step, values: Sequence[Value]) -> Any:
-        """Follows loops and branches in which nothing has the size."""
-        free = _everywhere(step.one, FREE) if step.one.opcode == "while" else None
+        """Follows branches in which nothing has the size."""
         if any(value.axes for value in values) or step.one.type != step.other.type:
-            raise _Unproven("is a loop or a branch on values that have the size")
+            raise _Unproven("is a branch on values that have the size")
         for index in range(len(step.one.called)):
-            operands = [free if free is not None else _freed(step.operands[index + 1])]
-            result = self._called(step, index, operands)
+            result = self._called(step, index, [_freed(step.operands[index + 1])])
             if any(leaf.cause or leaf.axes for leaf in _leaves(result)):
-                raise _Unproven("is a loop or a branch that depends on the size")
+                raise _Unproven("is a branch that depends on the size")
         return _everywhere(step.one, FREE)
+
+    def _loop(self, step: _Step) -> Any:
+        """Follows a loop by induction: what holds before it, and after each step if it held before, holds after it."""
+        called = [self._programs[0].computations[name] for name in step.one.called]
+        going = next(index for index, computation in enumerate(called) if computation.root.dtype == "pred")
+        counters = _counters(self._programs[0], called[1 - going], called[going])
+        state = step.operands[0]
+        while True:
+            held = [*state]
+            for counter, limit in counters.items():
+                first, end = state[counter], state[limit].counts
+                if first.positive and end is not None:
+                    held[counter] = dataclasses.replace(first, scalar=None, most=end.then(-1))
+            after = self._called(step, 1 - going, [tuple(held)])
+            joined = _met(state, after)
+            if joined == state:
+                break
+            state = joined
+        (goes,) = _leaves(self._called(step, going, [state]))
+        if goes.cause:
+            return _everywhere(step.one, Value(cause=goes.cause))
+        if goes.axes:
+            raise _Unproven("is a loop whose end depends on the size in a way that isn't followed")
+        return state
+
+
+_SAME = frozenset({"bitcast", "copy", "reshape"})
+
+
+def _counters(program: Module, body: Computation, condition: Computation) -> dict[int, int]:
+    """Returns what a loop counts by adding a positive number, and the element that each is less than in every step."""
+
+    def behind(computation: Computation, name: str) -> Instruction:
+        """Returns what a value is the same as."""
+        instruction = computation.instructions[name]
+        while instruction.opcode in _SAME:
+            instruction = computation.instructions[instruction.operands[0]]
+        return instruction
+
+    def element(computation: Computation, name: str) -> int | None:
+        """Returns which element of the loop's state a value is."""
+        instruction = behind(computation, name)
+        if instruction.opcode != "get-tuple-element":
+            return None
+        whole = computation.instructions[instruction.operands[0]].opcode == "parameter"
+        return instruction.attributes.tuple_index if whole else None
+
+    limits: dict[int, int] = {}
+    pending = [(condition, condition.root.name)]
+    while pending:
+        computation, name = pending.pop()
+        instruction = behind(computation, name)
+        if instruction.opcode == "and":
+            pending += [(computation, operand) for operand in instruction.operands]
+        elif instruction.opcode == "get-tuple-element":
+            call = computation.instructions[instruction.operands[0]]
+            taken = [computation.instructions[operand].opcode for operand in call.operands]
+            if call.opcode == "call" and taken == ["parameter"]:
+                called = program.computations[call.called[0]]
+                if called.root.opcode == "tuple":
+                    pending.append((called, called.root.operands[instruction.attributes.tuple_index]))
+        elif instruction.opcode == "compare" and instruction.attributes.comparison_direction == "LT":
+            counter, limit = (element(computation, operand) for operand in instruction.operands)
+            if counter is not None and limit is not None:
+                limits[counter] = limit
+    counters = {}
+    for counter, limit in limits.items() if body.root.opcode == "tuple" else ():
+        added = behind(body, body.root.operands[counter])
+        if added.opcode != "add" or element(body, body.root.operands[limit]) != limit:
+            continue
+        steps = [body.instructions[name].value for name in added.operands if element(body, name) != counter]
+        if len(steps) == 1 and steps[0] is not None and steps[0] > 0:
+            counters[counter] = limit
+    return counters
+
+
+def _met(one: Any, other: Any) -> Any:
+    """Returns what holds for both of two values, or trees of values.
+
+    Raises:
+      _Unproven: they have different axes.
+    """
+    if isinstance(one, tuple):
+        return tuple(_met(*pair) for pair in zip(one, other, strict=True))
+    if cause := one.cause or other.cause:
+        return Value(cause=cause)
+    if {axis.dim for axis in one.axes} != {axis.dim for axis in other.axes}:
+        raise _Unproven(DIFFERS)
+    axes = []
+    for axis in one.axes:
+        same = other.at(axis.dim)
+        axes.append(axis if axis == same else _joined([axis, same]))
+    return Value(
+        tuple(axes),
+        scalar=one.scalar if one.scalar is not None and one.scalar == other.scalar else None,
+        counts=one.counts if one.counts == other.counts else None,
+        uniform=one.uniform & other.uniform,
+        positive=one.positive and other.positive,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,6 +339,8 @@ class _Step:
     operands: Sequence[Any]
     computations: tuple[Computation, Computation]
     program: Module
+    buckets: tuple[int, int]
+    """The size in both programs."""
 
     def operation(self) -> str:
         """Returns the operation of a reduction, or an empty string if it isn't a single one."""
@@ -241,6 +349,12 @@ class _Step:
         if {called.instructions[name].opcode for name in root.operands} != {"parameter"} or len({*root.operands}) != 2:
             return ""
         return root.opcode
+
+    def counted(self, axis: Axis, count: Count | None) -> Axis:
+        """Returns an axis that is all right as one of which so many values are, if it has as many."""
+        if axis.count is None and count is not None and axis.extents == (*map(count.of, self.buckets),):
+            return dataclasses.replace(axis, count=count)
+        return axis
 
     def value(self, index: int) -> Value:
         value: Value = self.operands[index]
@@ -386,6 +500,9 @@ def _elementwise(step: _Step) -> Value:
     values = [step.value(index) for index in range(len(step.operands))]
     op, rank = step.one.opcode, len(step.one.shape)
     if op == "compare" and step.same("comparison_direction") == "LT":
+        zero = values[1].scalar
+        if values[0].positive and not values[0].axes and zero is not None and zero == 0:
+            return Value(scalar=np.bool_(False))
         dim, count = values[0].index, values[1].counts
         axis = None if dim is None else values[0].at(dim)
         if axis is not None and axis.plain and axis.count is None and count is not None:
@@ -413,10 +530,16 @@ def _elementwise(step: _Step) -> Value:
         scalar=None if None in known else _computed(step, known),
         counts=_counts(op, values),
         uniform=frozenset.intersection(*varying) if varying else frozenset(range(rank)),
-        positive=op in _POSITIVE or forwards.positive,
+        positive=op in _POSITIVE or forwards.positive or _is_positive(op, values),
         reduced=forwards.reduced,
         index=forwards.index,
+        most=forwards.most,
     )
+
+
+def _is_positive(op: str, values: Sequence[Value]) -> bool:
+    signs = [value.positive or (value.scalar is not None and bool(value.scalar >= 0)) for value in values]
+    return (op == "add" and all(signs)) or (op == "maximum" and any(signs))
 
 
 def _rest(value: Value, dim: int, end: Count) -> Any:
@@ -498,7 +621,7 @@ def _constant(step: _Step) -> Value:
     elif len(dims) == 1 and one.dtype.kind in "iu":
         places = np.arange(long.shape[dims[0]]).reshape([-1 if dim == dims[0] else 1 for dim in range(one.ndim)])
         index = dims[0] if (long == places).all() else None
-    return Value(axes, scalar=scalar, index=index)
+    return Value(axes, scalar=scalar, index=index, positive=scalar is not None and bool(scalar >= 0))
 
 
 def _differing(step: _Step, dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -569,6 +692,7 @@ def _reshape(step: _Step) -> Value:
         index=index,
         reduced=value.reduced if kept else None,
         positive=value.positive,
+        most=value.most,
     )
 
 
@@ -824,12 +948,54 @@ def _gather(step: _Step) -> Value:
         elif axis.count is None or not axis.plain:
             raise _Unproven(UNKNOWN)
         # Else, the model takes one place. Indices behind the end are an error in TensorFlow.
+    taken = [axis.count for axis in operand.axes if axis.dim in gone]
     of_indices = [dim for dim in range(len(step.shapes(1)[0])) if dim != numbers.index_vector_dim]
     places = dict(zip(of_indices, batches, strict=True))
     for axis in indices.axes:
         if axis.dim not in places:
             raise _Unproven(UNKNOWN)
+        # Places that are all right take values that are right from as many as there are.
+        axis = step.counted(axis, taken[0] if len(taken) == 1 else None)
         axes.append(dataclasses.replace(axis, dim=places[axis.dim], rest=None))
+    return Value(tuple(axes))
+
+
+def _dynamic_slice(step: _Step) -> Value:
+    """Follows a slice of one place that a loop counts, or of whole dimensions."""
+    value, sizes = step.value(0), step.one.attributes.dynamic_slice_sizes
+    axes = []
+    for axis in value.axes:
+        place = step.value(1 + axis.dim)
+        if (sizes[axis.dim], step.other.attributes.dynamic_slice_sizes[axis.dim]) == axis.sizes():
+            axes.append(axis)
+        elif sizes[axis.dim] != 1 or not _is_within(place, axis):
+            raise _Unproven(ENDS)
+    return Value(tuple(axes), positive=value.positive)
+
+
+def _is_within(place: Value, axis: Axis) -> bool:
+    """Returns whether a place is one of the right values of an axis."""
+    if place.scalar is not None:
+        return axis.plain and 0 <= place.scalar < (1 if axis.count is None else axis.count.least)
+    return axis.plain and axis.count is not None and place.positive and place.most == axis.count.then(-1)
+
+
+def _dynamic_update_slice(step: _Step) -> Value:
+    """Follows an update of one place that a loop counts."""
+    value, update, axes = step.value(0), step.value(1), []
+    for axis in value.axes:
+        place, sizes = step.value(2 + axis.dim), [shape[axis.dim] for shape in step.shapes(1)]
+        if tuple(sizes) == axis.sizes():
+            other = update.at(axis.dim)
+            axes.append(axis if other is None else _joined([axis, other]))
+            continue
+        axis = step.counted(axis, None if place.most is None else place.most.then(1))
+        axis = dataclasses.replace(axis, since=None, rest=None)
+        if sizes != [1, 1] or not _is_within(place, axis):
+            raise _Unproven(ENDS)
+        axes.append(axis)
+    if any(axis.dim not in {old.dim for old in axes} for axis in update.axes):
+        raise _Unproven(DIFFERS)
     return Value(tuple(axes))
 
 
@@ -851,6 +1017,8 @@ _RULES: Mapping[str, Callable[[_Step], Value]] = {
     "constant": _constant,
     "convolution": _convolution,
     "dot": _dot,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
     "iota": _iota,
     "pad": _pad,

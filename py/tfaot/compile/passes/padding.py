@@ -23,7 +23,7 @@ from tfaot.graph import lowering
 from tfaot.graph.attributes import FLOATS, attribute, complete, constant_of, numpy_dtype, type_attribute
 from tfaot.graph.edits import replace
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import IDENTITIES, OPEN_SIZE
+from tfaot.graph.ops import AT_MOST, IDENTITIES, OPEN_SIZE
 from tfaot.graph.program import Program, Tensor
 from tfaot.xla import module as xla
 from tfaot.xla.padding import Cause, Count, prove
@@ -34,18 +34,25 @@ def padding(program: Program) -> int:
     cuts = [node for node in program.graph.node if OPEN_SIZE in node.attr]
     if not cuts:
         return 0
-    try:
-        padded = _Padded(program, cuts)
-        padded.number()
-        padded.mask()
-        padded.cut()
-    except _Unproven as error:
-        node = program.nodes().get(error.node, cuts[0])
-        program.missed(node, str(error))
-        return 0
-    program.graph.CopyFrom(padded.work.graph)
-    program.origins.update(padded.work.origins)
-    return 1
+    reverses = any(node.op == "ReverseV2" for node in program.graph.node)
+    for gathers in (False, True):
+        try:
+            padded = _Padded(program, cuts)
+            padded.number()
+            if gathers:
+                padded.gather()
+            padded.mask()
+            padded.cut()
+        except _Unproven as error:
+            if not gathers and reverses:
+                continue
+            node = program.nodes().get(error.node, cuts[0])
+            program.missed(node, str(error))
+            return 0
+        program.graph.CopyFrom(padded.work.graph)
+        program.origins.update(padded.work.origins)
+        return 1
+    return 0
 
 
 class _Unproven(Exception):
@@ -85,8 +92,32 @@ class _Padded:
                 elif operand.startswith("^") and operand[1:] in sources:
                     node.input[index] = f"^{tensor_name(sources[operand[1:]])[0]}"
         self.work.prune()
-        self._tensors = self._shapes(self._bucket)
         self._nodes = self.work.nodes()
+        self._stacked: dict[str, int] = {}
+        """Nodes that make a tensor of a list, and how many more items than the bucket's size it has."""
+        self._stacked = self._stacks()
+        self._sized.clear()
+        self._constants.clear()
+        self.work = self._at(self._bucket)
+        self._nodes = self.work.nodes()
+        self._tensors = self._shapes(self._bucket)
+
+    def _stacks(self) -> dict[str, int]:
+        """Finds the sizes of lists that loops fill, which shape inference doesn't know."""
+        reserved = {}
+        for node in self._nodes.values():
+            source = tensor_name(node.input[0]) if node.op == "TensorListStack" else ("", 0)
+            while (made := self._nodes.get(source[0])) is not None and made.op in _LISTS:
+                source = tensor_name(made.input[source[1]])
+            if made is not None and made.op == "TensorListReserve":
+                count = tensor_name(made.input[1])[0]
+                if self._is_folded(count):
+                    reserved[node.name] = count
+        if not reserved:
+            return {}
+        one, other = (self._folded([*reserved.values()], size) for size in (self._bucket, self._other))
+        late = {name: int(size) - self._bucket for name, size in zip(reserved, one, strict=True)}
+        return {name: late[name] for name, size in zip(reserved, other, strict=True) if size - self._other == late[name]}
 
     def _at(self, size: int) -> Program:
         """Returns the program for another bucket."""
@@ -98,6 +129,8 @@ class _Padded:
         program = Program(graph_pb2.GraphDef(), feeds, self.work.fetches)
         program.graph.CopyFrom(self.work.graph)
         for node in program.graph.node:
+            if node.name in self._stacked:
+                node.attr["num_elements"].i = size + self._stacked[node.name]
             if node.name in self._places:
                 places = [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim]
                 axis, count = self._places[node.name]
@@ -135,7 +168,8 @@ class _Padded:
         uses = [
             (node, index)
             for node in self._nodes.values()
-            for index in _NUMBERS.get(node.op, ())
+            for index in (range(len(node.input)) if node.op in _LOOPS else _NUMBERS.get(node.op, ()))
+            if not node.input[index].startswith("^")
             if not self._is_folded(node.name) or (node.op == "Cast" and node.attr["DstT"].type in FLOATS)
             if self._is_folded(tensor_name(node.input[index])[0])
         ]
@@ -152,7 +186,10 @@ class _Padded:
                 if one.dtype != dtype:
                     number = self._add(node, "Cast", number, SrcT=dtype, DstT=one.dtype, Truncate=False)
                 shape = self._constant(node, np.array(one.shape, np.int32))
-                node.input[index] = self._add(node, "Reshape", number, shape, T=one.dtype, Tshape=np.dtype("int32"))
+                most = {AT_MOST: int(one.item())} if node.op in _LOOPS else {}
+                node.input[index] = self._add(
+                    node, "Reshape", number, shape, T=one.dtype, Tshape=np.dtype("int32"), **most
+                )
 
     def _is_folded(self, name: str) -> bool:
         """Returns whether a node's results depend on constants and shapes alone."""
@@ -188,6 +225,24 @@ class _Padded:
             with tf.compat.v1.Session(graph=built) as session:
                 values: list[Any] = session.run([f"{name}:0" for name in names])
         return values
+
+    def gather(self) -> None:
+        """Reverses the values of a run only, which come first again. Otherwise, they come last, and some models need no more."""
+        for node in [*self._nodes.values()]:
+            axes = constant_of(self._nodes, node.input[1], self.work.feeds) if node.op == "ReverseV2" else None
+            late = self._open(node.input[0]) if axes is not None else {}
+            rank = self._rank(node.input[0]) if late else 1
+            if axes is None or axes.size != 1 or (axis := int(axes.item()) % rank) not in late:
+                continue
+            int32, name = np.dtype("int32"), _port(node.input[0])
+            places = self._constant(node, np.arange((self._tensors[name].shape or ())[axis] or 0, dtype=np.int32))
+            self._places[places] = (0, late[axis])
+            last = self.count(node, late[axis].then(-1))
+            indices = self._add(node, "Sub", last, places, T=int32)
+            indices = self._add(node, "Maximum", indices, self._constant(node, np.array(0, np.int32)), T=int32)
+            types = {"Tparams": type_attribute(node.attr["T"].type), "Tindices": int32, "Taxis": int32, "batch_dims": 0}
+            operands = [node.input[0], indices, self._constant(node, np.array(axis, np.int32))]
+            self.work.become(node, "GatherV2", operands, **types)
 
     def mask(self) -> None:
         """Masks operands of operations that combine values along the size."""
@@ -401,6 +456,11 @@ class _Padded:
                 raise _Unproven("", "a variable that it writes has the size")
         return results[: len(outputs)]
 
+
+_LOOPS = frozenset({"StatelessWhile", "While"})
+
+_LISTS = frozenset({*IDENTITIES, *_LOOPS, "TensorListSetItem"})
+"""Ops that return a list of as many items as they take: result i for operand i."""
 
 _ARITHMETIC = ("AddV2", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Mul", "Sub")
 _COMPARISONS = ("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
