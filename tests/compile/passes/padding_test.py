@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -227,6 +228,43 @@ class PaddingTest(PassTest):
             with self.subTest(reason):
                 self.stays(model, x, reason)
 
+    def test_mutants(self) -> None:
+        """Protects from masks that are wrong: without one, or with one that is off by a place, the proof ends."""
+        import tensorflow as tf
+
+        from tfaot.compile.passes import padding
+
+        w = normal(3, 4, 5)
+        models: dict[str, Callable[[Any], Any]] = {
+            "BatchMatMulV2": lambda x: tf.matmul(x, x, transpose_a=True),
+            "Conv2D": lambda x: tf.nn.conv1d(x, w, 1, "SAME"),
+            "Einsum": lambda x: tf.einsum("bnd,bne->bde", x, x),
+            "LogSoftmax": lambda x: tf.nn.log_softmax(tf.transpose(x, [0, 2, 1])),
+            "Max": lambda x: tf.reduce_max(x, 1),
+            "MaxPool": lambda x: tf.nn.max_pool1d(x, 3, 1, "SAME"),
+            "Mean": lambda x: tf.reduce_mean(x, 1),
+            "Min": lambda x: tf.reduce_min(x, 1),
+            "Prod": lambda x: tf.reduce_prod(x, 1),
+            "Softmax": lambda x: tf.nn.softmax(x, 1),
+            "Sum": lambda x: tf.reduce_sum(x, 1),
+        }
+        whole = padding._Padded.masked
+
+        def late(self: Any, node: Any, operand: int, axes: Sequence[int], value: float) -> None:
+            counted = self.count
+            self.count = lambda node, count: counted(node, count.then(1))
+            whole(self, node, operand, axes, value)
+            self.count = counted
+
+        for op, model in models.items():
+            with self.subTest(op):
+                x = normal(2, BUCKET, 4)
+                self.assertEqual(self.applied(model, x)[2], [])
+                with mock.patch.dict(padding._MASKS, {op: lambda padded, node: None}):
+                    self.assertNotEqual(self.applied(model, x)[2], [])
+                with mock.patch.object(padding._Padded, "masked", late):
+                    self.assertNotEqual(self.applied(model, x)[2], [])
+
     def test_random(self) -> None:
         """Protects exactness: of random models, the pass either applies, and results are exact, or it leaves them."""
         applied = 0
@@ -254,8 +292,20 @@ def drawn(seed: int) -> Callable[[Any], Any]:
     def noncausal(x: Any) -> Any:
         return tf.einsum("bqd,bkd->bqk", x, x)[..., :1] * x
 
+    def recurrent(x: Any) -> Any:
+        states = tf.scan(lambda h, now: tf.tanh(now + h @ w), tf.transpose(x, [1, 0, 2]), tf.zeros([2, 4]))
+        return tf.transpose(states, [1, 0, 2])
+
+    def held(x: Any) -> Any:
+        first = tf.transpose(x, [1, 0, 2]), tf.transpose(x[..., 0] > 0)
+        states = tf.scan(lambda h, now: tf.where(now[1][:, None], tf.tanh(now[0] + h), h), first, tf.zeros([2, 4]))
+        return tf.transpose(states, [1, 0, 2]) + states[tf.shape(x)[1] - 1][:, None]
+
     steps: Sequence[Callable[[Any], Any]] = (
         attention,
+        recurrent,
+        held,
+        lambda x: tf.reverse(recurrent(tf.reverse(x, [1])), [1]),
         lambda x: tf.tanh(x @ w),
         lambda x: tf.nn.conv1d(x, kernel, 1, "SAME"),
         lambda x: tf.nn.conv1d(tf.pad(x, [[0, 0], [2, 0], [0, 0]]), kernel, 1, "VALID"),
