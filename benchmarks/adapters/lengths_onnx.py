@@ -1,6 +1,6 @@
 """The models of `lengths.py` in ONNX, with a dimension that any length fits.
 
-    lengths_onnx.py MODEL WEIGHTS.npz OUT
+lengths_onnx.py MODEL WEIGHTS.npz OUT
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ HLO, lowered for two buckets. Dimensions that differ between them are open. For 
 right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
 Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included.
 
-An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. An
-operation without a rule, and a number that differs between the programs, end the proof. The results have a `Cause` then.
+An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. A
+loop is followed by induction. An operation without a rule, and a number that differs between the programs, end the proof. The results have a `Cause` then.
 """
 
 from __future__ import annotations
@@ -961,13 +961,19 @@ def _gather(step: _Step) -> Value:
 
 
 def _dynamic_slice(step: _Step) -> Value:
-    """Follows a slice of one place that a loop counts, or of whole dimensions."""
+    """Follows a slice of one place that a loop counts, of whole dimensions, or of all but some places at both ends."""
     value, sizes = step.value(0), step.one.attributes.dynamic_slice_sizes
     axes = []
     for axis in value.axes:
         place = step.value(1 + axis.dim)
-        if (sizes[axis.dim], step.other.attributes.dynamic_slice_sizes[axis.dim]) == axis.sizes():
+        cut = sizes[axis.dim], step.other.attributes.dynamic_slice_sizes[axis.dim]
+        if cut == axis.sizes():
             axes.append(axis)
+            continue
+        late = axis.extents[0] - cut[0]
+        if late == axis.extents[1] - cut[1] and axis.plain and axis.count is not None and axis.count.least >= late:
+            # It begins at most `late` places after the first one.
+            axes.append(dataclasses.replace(axis, count=axis.count.then(-late), since=None, rest=None, extents=cut))
         elif sizes[axis.dim] != 1 or not _is_within(place, axis):
             raise _Unproven(ENDS)
     return Value(tuple(axes), positive=value.positive)

@@ -154,11 +154,14 @@ class PaddingTest(PassTest):
             return [y, tf.reduce_mean(y, 1), tf.matmul(y, y, transpose_b=True) @ y]
 
         self.exact(front, normal(2, BUCKET, 4), (3, 4, 5, 9, 10, 15, 16))
-        self.stays(
-            lambda x: tf.nn.conv1d(x, w, 2, "SAME"),
-            normal(2, BUCKET, 4),
-            "Conv2D has windows that depend on the size",
-        )
+        image = normal(3, 4, 1, 6)
+
+        def same(x: Any) -> Any:
+            y = tf.nn.relu(tf.nn.conv1d(x, w, 2, "SAME"))
+            z = tf.nn.conv2d(x[..., None], image, [1, 2, 3, 1], "SAME")
+            return [y, tf.nn.conv1d(y, other, 2, "SAME"), z, tf.nn.max_pool1d(x, 4, 2, "SAME"), tf.reduce_sum(y, 1)]
+
+        self.exact(same, normal(2, BUCKET, 4), (1, 2, 3, 6, 7, 8, 15, 16))
 
     def test_loops(self) -> None:
         """Protects recurrent layers: a loop makes a run's steps, and its last state is that of the last of them."""

@@ -3,6 +3,7 @@
 The export stage cuts inputs to the open size of a run. After that, sizes are known only at run time: XLA masks what is behind them,
 copies, and leaves loops that other passes don't know. The pass takes the cuts away from the inputs, so all sizes are known, and
 cuts the outputs instead. Where a sum, a softmax, a product, or a window would take values from behind the end, it masks them there.
+Loops make as many steps as a run has, and what is reversed, or padded for windows with strides, begins where the run's values do.
 
 Applies if a proof follows the size from the inputs to all outputs (`xla/padding.py`), and to written variables. If it doesn't, the
 cuts stay, and the report names the op that ended it. The example `lengths` takes 113 instead of 155 µs for a sentence of 64 tokens
@@ -364,8 +365,66 @@ class _Padded:
 
     def windows(self, node: node_def_pb2.NodeDef, value: float) -> None:
         """Masks what windows with padding reach behind the end."""
-        if node.attr["padding"].s != b"VALID":
-            self.masked(node, 0, range(self._rank(node.input[0])), value)
+        if node.attr["padding"].s == b"VALID":
+            return
+        tensor: str = node.input[0]
+        self.masked(node, 0, range(self._rank(tensor)), value)
+        if node.attr["padding"].s == b"SAME" and node.attr["data_format"].s == b"NHWC":
+            self._strided(node, self._tensors[_port(tensor)].shape or (), self._open(tensor), value)
+
+    def _strided(
+        self, node: node_def_pb2.NodeDef, shape: Sequence[int | None], late: Mapping[int, Count], value: float
+    ) -> None:
+        """Pads the operand of windows with strides by hand, because where they begin depends on the run's size.
+
+        There is room for padding at both ends, and a slice begins where the first window does.
+        """
+        strides = node.attr["strides"].list.i
+        axes = [axis for axis in (1, 2) if axis in late and strides[axis] > 1]
+        kernel = (
+            node.attr["ksize"].list.i
+            if "ksize" in node.attr
+            else (0, *(self._tensors[_port(node.input[1])].shape or (0, 0))[:2])
+        )
+        if len(axes) != 1 or 0 in kernel[1:3]:
+            return
+        (axis,) = axes
+        int32, dilations = np.dtype("int32"), node.attr["dilations"].list.i if "dilations" in node.attr else (1,) * 4
+        pads = np.zeros((len(shape), 2), np.int32)
+        for dim in (1, 2):
+            reach = (kernel[dim] - 1) * dilations[dim]
+            if dim == axis:
+                pads[dim] = reach // 2, reach
+                continue
+            if dim in late:
+                return
+            size = shape[dim] or 0
+            total = max((-(-size // strides[dim]) - 1) * strides[dim] + reach + 1 - size, 0)
+            pads[dim] = total // 2, total - total // 2
+        low, reach = (int(number) for number in pads[axis])
+
+        def number(op: str, left: str, right: int) -> str:
+            return self._add(node, op, left, self._constant(node, np.array(right, np.int32)), T=int32)
+
+        def chosen(op: str, *operands: str) -> str:
+            return self._add(node, op, *operands, T=int32)
+
+        size = self.count(node, late[axis])
+        ends = number("Mul", number("FloorDiv", number("Sub", size, 1), strides[axis]), strides[axis])
+        total = number("Maximum", chosen("Sub", number("AddV2", ends, reach + 1), size), 0)
+        zero = self._constant(node, np.array(0, np.int32))
+        first = chosen("Sub", self._constant(node, np.array(low, np.int32)), number("FloorDiv", total, 2))
+        dtype = type_attribute(node.attr["T"].type)
+        rest = self._constant(node, np.array(value, numpy_dtype(node.attr["T"].type)))
+        padded = self._add(node, "PadV2", node.input[0], self._constant(node, pads), rest, T=dtype, Tpaddings=int32)
+        begins = self._add(
+            node, "Pack", *(first if dim == axis else zero for dim in range(len(shape))), N=len(shape), T=int32, axis=0
+        )
+        whole = self._add(node, "Shape", padded, T=dtype, out_type=int32)
+        cut = [low if dim == axis else 0 for dim in range(len(shape))]
+        sizes = chosen("Sub", whole, self._constant(node, np.array(cut, np.int32)))
+        node.input[0] = self._add(node, "Slice", padded, begins, sizes, T=dtype, Index=int32)
+        node.attr["padding"].s = b"VALID"
 
     def softmax(self, node: node_def_pb2.NodeDef) -> None:
         """Masks what a softmax normalizes."""
