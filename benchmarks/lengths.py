@@ -2,10 +2,10 @@
 
     ./bazelw run -c opt //benchmarks:lengths [-- --machine NAME]
 
-The models are the encoder and the tagger of `examples/lengths`. Peers have one dimension that any length fits: a symbolic one in ONNX
-Runtime and OpenVINO, and LiteRT's inputs get the length's size before it is timed. In each round, all programs run the same length, one
-after the other. The figure is the shortest time. With `--machine`, it writes docs/measured/lengths.json and .svg, and the table of
-docs/guide/sizes.md; otherwise, it prints the table.
+The models are the encoder and the tagger of `examples/lengths`. Peers have one dimension that any length fits: a symbolic one in
+ONNX Runtime and OpenVINO, and LiteRT's inputs get the length's size before it is timed. In each round, all programs run the same
+length, one after the other. The figure is the shortest time. With `--machine`, it writes docs/measured/lengths.json and .svg, and
+the table of docs/guide/sizes.md; otherwise, it prints the table.
 """
 
 from __future__ import annotations
@@ -30,12 +30,47 @@ from benchmarks.pages import number, put, table
 
 HERE = pathlib.Path(__file__).absolute().parents[1]
 ROOT = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY") or HERE)
-LENGTHS = (1, 2, 4, 7, 8, 9, 16, 17, 31, 32, 33, 48, 64, 65, 96, 100, 128, 129, 192, 193, 255, 256, 257, 320, 384, 385, 448, 512)
+LENGTHS = (
+    1,
+    2,
+    4,
+    7,
+    8,
+    9,
+    16,
+    17,
+    31,
+    32,
+    33,
+    48,
+    64,
+    65,
+    96,
+    100,
+    128,
+    129,
+    192,
+    193,
+    255,
+    256,
+    257,
+    320,
+    384,
+    385,
+    448,
+    512,
+)
 SHOWN = (1, 8, 17, 32, 64, 100, 128, 193, 256, 320, 512)
 MODELS = {"encoder": 2, "tagger": 1}
 """The models, and their inputs: tokens, and a mask."""
 PEERS = ("onnxruntime", "openvino", "litert")
-COLORS = {"ours": "#c0392b", "litert": "#8e6bbf", "onnxruntime": "#2e86c1", "openvino": "#28a068", "tensorflow": "#999999"}
+COLORS = {
+    "ours": "#c0392b",
+    "litert": "#8e6bbf",
+    "onnxruntime": "#2e86c1",
+    "openvino": "#28a068",
+    "tensorflow": "#999999",
+}
 TOLERANCE = 1e-4
 
 
@@ -87,7 +122,12 @@ class Program:
     def __init__(self, command: Sequence[str | pathlib.Path]) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
 
     def __call__(self, line: str) -> str:
@@ -155,7 +195,9 @@ def _compare(peer: str, program: Program, name: str, function: Any, folder: path
     for length in (1, 37, 512):
         inputs = [np.arange(length, dtype=np.int32)[None] % 100, np.ones((1, length), np.float32)][: MODELS[name]]
         results = function(*inputs)
-        wanted = sorted((np.asarray(v) for v in (results.values() if isinstance(results, dict) else [results])), key=np.size)
+        wanted = sorted(
+            (np.asarray(v) for v in (results.values() if isinstance(results, dict) else [results])), key=np.size
+        )
         program(f"{length} 1")
         program(f"0 {folder / 'outputs.npz'}")
         outputs = sorted(np.load(folder / "outputs.npz").values(), key=np.size)
@@ -201,11 +243,11 @@ def rows(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
     """Returns the page's table."""
     lines = []
     for name, peers in results.items():
-        body = [
-            [str(length), *(number(by_length[str(length)]) for by_length in peers.values())]
-            + [f"{min(peers[peer][str(length)] for peer in peers if peer != 'ours') / peers['ours'][str(length)]:.2f}"]
-            for length in SHOWN
-        ]
+        body = []
+        for length in map(str, SHOWN):
+            times = [by_length[length] for by_length in peers.values()]
+            best = min(peers[peer][length] for peer in peers if peer != "ours")
+            body.append([length, *map(number, times), f"{best / peers['ours'][length]:.2f}"])
         lines += table([f"{name}, length", *(f"{peer}, µs" for peer in peers), "best peer / ours"], body)
     return lines
 
@@ -227,7 +269,8 @@ def main() -> None:
     print("\n".join(rows(results)))
     for name, peers in results.items():
         ratios = {
-            length: min(peers[peer][length] for peer in peers if peer != "ours") / ours for length, ours in peers["ours"].items()
+            length: min(peers[peer][length] for peer in peers if peer != "ours") / ours
+            for length, ours in peers["ours"].items()
         }
         print(f"{name}: below 1 at", {length: round(ratio, 2) for length, ratio in ratios.items() if ratio < 1})
     if flags.machine:

@@ -3,8 +3,8 @@
     lengths_peer.py PEER FILE INPUTS
 
 PEER is onnxruntime, openvino, or litert, FILE its model, and INPUTS the number of inputs: tokens, and a mask of ones. A line of
-standard input is `LENGTH CALLS`. The answer is the shortest nanoseconds of a call in several batches of so many calls. For `0 PATH`,
-the outputs of the last call go to that file.
+standard input is `LENGTH CALLS`. The answer is the shortest nanoseconds of a call in several batches of so many calls. For
+`0 PATH`, the outputs of the last call go to that file.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ right, and what is known of the rest. A value is right where it is within the ri
 Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included.
 
 An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. A
-loop is followed by induction. An operation without a rule, and a number that differs between the programs, end the proof. The results have a `Cause` then.
+loop is followed by induction. An operation without a rule, and a number that differs between the programs, end the proof. The
+results have a `Cause` then.
 """
 
 from __future__ import annotations

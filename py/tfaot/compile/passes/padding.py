@@ -118,7 +118,9 @@ class _Padded:
             return {}
         one, other = (self._folded([*reserved.values()], size) for size in (self._bucket, self._other))
         late = {name: int(size) - self._bucket for name, size in zip(reserved, one, strict=True)}
-        return {name: late[name] for name, size in zip(reserved, other, strict=True) if size - self._other == late[name]}
+        return {
+            name: late[name] for name, size in zip(reserved, other, strict=True) if size - self._other == late[name]
+        }
 
     def _at(self, size: int) -> Program:
         """Returns the program for another bucket."""
@@ -384,7 +386,7 @@ class _Padded:
         kernel = (
             node.attr["ksize"].list.i
             if "ksize" in node.attr
-            else (0, *(self._tensors[_port(node.input[1])].shape or (0, 0))[:2])
+            else (0, *(size or 0 for size in (self._tensors[_port(node.input[1])].shape or (0, 0))[:2]))
         )
         if len(axes) != 1 or 0 in kernel[1:3]:
             return
@@ -398,9 +400,9 @@ class _Padded:
                 continue
             if dim in late:
                 return
-            size = shape[dim] or 0
-            total = max((-(-size // strides[dim]) - 1) * strides[dim] + reach + 1 - size, 0)
-            pads[dim] = total // 2, total - total // 2
+            length = shape[dim] or 0
+            short = max((-(-length // strides[dim]) - 1) * strides[dim] + reach + 1 - length, 0)
+            pads[dim] = short // 2, short - short // 2
         low, reach = (int(number) for number in pads[axis])
 
         def number(op: str, left: str, right: int) -> str:
