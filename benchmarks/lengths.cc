@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "benchmarks/lengths_encoder_aot.h"
-#include "benchmarks/lengths_tagger_aot.h"
+#include "benchmarks/lengths.encoder_aot.h"
+#include "benchmarks/lengths.tagger_aot.h"
 
 namespace {
 
