@@ -37,6 +37,8 @@ int main() {
   for (std::size_t i = 0; i < encoder.tokens().size(); ++i) {
     encoder.tokens()[i] = static_cast<std::int32_t>(i % 100);
     encoder.mask()[i] = 1;
+  }
+  for (std::size_t i = 0; i < tagger.words().size(); ++i) {
     tagger.words()[i] = static_cast<std::int32_t>(i % 100);
   }
   char model[16];
