@@ -162,6 +162,11 @@ class PaddingTest(PassTest):
             return [y, tf.nn.conv1d(y, other, 2, "SAME"), z, tf.nn.max_pool1d(x, 4, 2, "SAME"), tf.reduce_sum(y, 1)]
 
         self.exact(same, normal(2, BUCKET, 4), (1, 2, 3, 6, 7, 8, 15, 16))
+        self.stays(
+            lambda x: tf.nn.avg_pool1d(x, 3, 2, "SAME"),
+            normal(2, BUCKET, 4),
+            f"AvgPool {DIFFERS}",
+        )
 
     def test_loops(self) -> None:
         """Protects recurrent layers: a loop makes a run's steps, and its last state is that of the last of them."""

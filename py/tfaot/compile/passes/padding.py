@@ -371,7 +371,8 @@ class _Padded:
             return
         tensor: str = node.input[0]
         self.masked(node, 0, range(self._rank(tensor)), value)
-        if node.attr["padding"].s == b"SAME" and node.attr["data_format"].s == b"NHWC":
+        # An average leaves out padding.
+        if node.op != "AvgPool" and node.attr["padding"].s == b"SAME" and node.attr["data_format"].s == b"NHWC":
             self._strided(node, self._tensors[_port(tensor)].shape or (), self._open(tensor), value)
 
     def _strided(
