@@ -80,6 +80,53 @@ np.savez(sys.argv[2], losses=losses, **weights)
 """A program that trains with two devices, given the inputs of each step and replica. It writes losses, and the weights of each
 replica in the end."""
 
+SCALED = """\
+import numpy as np
+import tensorflow as tf
+import {keras} as keras
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+with strategy.scope():
+    keras.utils.set_random_seed(1)
+    net = keras.Sequential([keras.Input([5]), keras.layers.Dense(3)])
+    optimizer = keras.mixed_precision.LossScaleOptimizer(keras.optimizers.SGD(0.05))
+    optimizer.build(net.trainable_variables)
+
+
+class Trainer(tf.Module):
+    def step(self, x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(net(x) ** 2)
+            scaled = {scaled}(loss)
+        gradients = tape.gradient(scaled, net.trainable_variables)
+        {inside}
+        return loss, gradients
+
+    @tf.function(input_signature=[tf.TensorSpec([4, 5], name="x")])
+    def train(self, x):
+        loss, gradients = strategy.run(self.step, (x,))
+        gradients = [strategy.reduce("MEAN", gradient, axis=None) for gradient in gradients]
+        {outside}
+        return {{"loss": strategy.reduce("MEAN", loss, axis=None)}}
+
+
+model = Trainer()
+model.net, model.optimizer = net, optimizer
+
+
+def golden_fn(step, rng):
+    return rng.standard_normal([4, 5]) * (np.inf if step == 1 else 1)
+"""
+"""A model with Keras's optimizer that scales losses, which applies gradients inside of `strategy.run`, or outside."""
+
+VERSIONS = {
+    "keras": ("optimizer.scale_loss", "optimizer.apply(gradients, net.trainable_variables)"),
+    "tf_keras": (
+        "optimizer.get_scaled_loss",
+        "optimizer.apply_gradients(zip(optimizer.get_unscaled_gradients(gradients), net.trainable_variables))",
+    ),
+}
+
 REDUCE = (
     "tf.raw_ops.CollectiveReduceV2(input={}, group_size={}, group_key=1, instance_key=1, ordering_token=[], "
     "merge_op='Add', final_op='Id')"
@@ -174,6 +221,57 @@ class DistributionTest(StageTest):
         exported = self.export(function(f"return {gather}, tf.reduce_sum({gather}, 0)"))
         self.assertEqual([output.shape for output in exported.manifest.entry_points[0].outputs], [(8,), ()])
         self.compile(exported)
+
+    def test_loss_scale(self) -> None:
+        """Keras's LossScaleOptimizer outside of `strategy.run`, as the page says: all replicas skip a step that overflows."""
+        for keras, (scaled, apply) in VERSIONS.items():
+            with self.subTest(keras):
+                text = SCALED.format(keras=keras, scaled=scaled, inside="", outside=apply)
+                exported = self.export(text, replicas=2, entry_points=(("Train", "train"),), golden_steps=2)
+                goldens = exported.goldens(strict=False)
+                names = {variable.name: variable.cpp_name for variable in exported.manifest.variables}
+                kernel = names.get("dense/kernel") or names["sequential/dense/kernel"]
+                first, second = (
+                    [goldens[f"step{step}/{kernel} (replica {rank})"] for rank in range(2)] for step in range(2)
+                )
+                np.testing.assert_array_equal(first[0], first[1])
+                np.testing.assert_array_equal(second, first)
+                self.assertFalse(np.isfinite(goldens["step1/loss (replica 0)"]))
+                self.compile(exported)
+
+    def test_loss_scale_inside(self) -> None:
+        """Inside of `strategy.run`, the optimizer reduces under a condition, and the error says where to do it."""
+        scaled, apply = VERSIONS["keras"]
+        text = SCALED.format(keras="keras", scaled=scaled, inside=apply, outside="")
+        self.assertRegex(
+            self.error_of(self.export, text, replicas=2, entry_points=(("Train", "train"),)),
+            r"at .*model.py:\d+ is under a condition\n.*\n  to do: exchange values in front of the condition",
+        )
+
+    def test_other_methods(self) -> None:
+        """`merge_call`, `reduce` along an axis, and `broadcast_to`, which is about one process, do what they do in TensorFlow."""
+        exported = self.export(
+            function(
+                "strategy = tf.distribute.MirroredStrategy(['CPU:0'])",
+                "def merged(strategy, x):",
+                "    return strategy.reduce('SUM', x, axis=None)",
+                "def step(x):",
+                "    return tf.distribute.get_replica_context().merge_call(merged, (x,))",
+                "return {",
+                "    'merged': strategy.run(step, (x,)),",
+                "    'same': strategy.extended.broadcast_to(x, 'CPU:0'),",
+                "    'mean': strategy.reduce('MEAN', x, axis=0),",
+                "    'total': strategy.reduce('SUM', x, axis=0),",
+                "}",
+            ),
+            replicas=2,
+        )
+        goldens = exported.goldens(strict=False)
+        x = [goldens[f"step0/x (replica {rank})"] for rank in range(2)]
+        for rank in range(2):
+            wanted = {"merged": x[0] + x[1], "mean": np.mean(x), "total": np.sum(x), "same": x[rank]}
+            for name, value in wanted.items():
+                np.testing.assert_allclose(goldens[f"step0/{name} (replica {rank})"], value, rtol=1e-5, err_msg=name)
 
     def test_rank(self) -> None:
         """A rank needs a number of replicas. Of one replica, it is 0."""
