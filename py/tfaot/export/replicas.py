@@ -58,8 +58,8 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
         raise TfaotError(
             f"{what}: the model exchanges values of different numbers of replicas",
             exists=listed([str(size) for size in sorted(sizes)]),
-            do="exchange values of all replicas everywhere. For those of a part, use tf.raw_ops.XlaAllReduce and other ops with a "
-            "group_assignment, which has all ranks",
+            do="exchange values of all replicas everywhere. For those of a part, use the ops of "
+            "tensorflow.compiler.tf2xla.ops.gen_xla_ops, such as xla_all_reduce, with a group_assignment that has all ranks",
         )
     unknown = [name for (_, name), collective in made.items() if not collective.replicas]
     replicas = max(sizes, default=max(wanted, 1) if unknown else 1)
