@@ -117,7 +117,7 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         )
         if length & (length - 1) == 0:
             result[f"rfft, {length}"] = (lambda x: jnp.fft.rfft(x), (f(8, length),))
-    for size in (4, 32, 256):
+    for size in (4, 32, 256, 512):
         a = f(size, size)
         s = (a @ a.T + size * np.eye(size)).astype(np.float32)
         result[f"solve, {size}"] = (lambda x, y: jnp.linalg.solve(x, y), (s, f(size)))

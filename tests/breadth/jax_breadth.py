@@ -42,7 +42,8 @@ def exported(version: str, folder: Path) -> Path:
     """Exports the programs with a version of JAX. Returns the archive."""
     python, out = folder / "bin/python", folder / "programs.zip"
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    subprocess.run([str(python), "-m", "pip", "install", "-q", f"jax=={version}"], check=True)
+    alone = {**os.environ, "PYTHONPATH": ""}  # whose packages pip would take for its own
+    subprocess.run([str(python), "-m", "pip", "install", "-q", f"jax=={version}"], check=True, env=alone)
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "py"), "JAX_PLATFORMS": "cpu"}
     subprocess.run([str(python), "-B", str(PROGRAMS), str(out)], check=True, env=variables)
     return out
@@ -118,7 +119,7 @@ def table(columns: dict[str, list[tuple[str, str, str]]], times: str) -> str:
     ]
     number = sum(said == RIGHT for _, _, said in first)
     total = f"{number} of {len(first)} programs are right with JAX {next(iter(columns))}. {times}"
-    return "\n".join([*counts, "", total, "", *(wrong if len(wrong) > 2 else [])])
+    return "\n".join([*counts, "", total, *(["", *wrong] if len(wrong) > 2 else []), ""])
 
 
 def main() -> None:

@@ -88,9 +88,12 @@ class _Transform:
         x = self._sized(x)
         row = self.lengths[-1] // 2 + 1
         if self.kind == "RealToComplex":
-            x = tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, 2 * row - self.lengths[-1])])
-            pairs = tf.reshape(x, [*x.shape[:-1], row, 2])
+            # Complex values are padded in half of the time of real ones.
+            outer = [(0, 0)] * (x.shape.rank - 1)
+            x = tf.pad(x, [*outer, (0, self.lengths[-1] % 2)])
+            pairs = tf.reshape(x, [*x.shape[:-1], -1, 2])
             x = tf.complex(pairs[..., 0], pairs[..., 1])
+            x = tf.pad(x, [*outer, (0, row - x.shape[-1])])
         if 0 not in x.shape:
             x = self._marked(x, orders)
         if self.kind == "ComplexToReal":

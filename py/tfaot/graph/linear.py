@@ -35,7 +35,7 @@ def for_xla(program: Program) -> int:
     def rewrite(
         target: Target,
         node: node_def_pb2.NodeDef,
-        _nodes: Mapping[str, node_def_pb2.NodeDef],
+        nodes: Mapping[str, node_def_pb2.NodeDef],
         shape: Callable[[str], Shape],
     ) -> None:
         import tensorflow as tf
@@ -55,7 +55,9 @@ def for_xla(program: Program) -> int:
         if node.op == "MatrixSolveLs":
             specs[2] = tf.TensorSpec((), tf.float64)
         wide = tf.float32 if dtype.size < 4 else dtype
-        calls = Calls(orders)
+        # The factor of a matrix that was transposed, as JAX's by default, is mostly transposed, too.
+        name = operands(node)[0].partition(":")[0]
+        calls = Calls(orders, transposed=name in nodes and nodes[name].op in ("Transpose", "ConjugateTranspose"))
 
         def build(*tensors: Any) -> Any:
             results = OPS[node.op](calls, node, *(tf.cast(x, wide) if x.dtype == dtype else x for x in tensors))
@@ -73,8 +75,10 @@ def for_xla(program: Program) -> int:
 class Calls:
     """Makes marks."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: Orders, *, transposed: bool = False) -> None:
         self._orders = orders
+        self.transposed = transposed
+        """Whether the operand was transposed."""
 
     def run(self, call: Linear, *tensors: Any) -> tuple[Any, ...]:
         """Returns the results of a call for each batch item of its operands, all of which have the same batch."""
@@ -118,6 +122,8 @@ def _square(call: str, x: Any, *, others: int = 0, **flags: bool) -> Linear:
 
 
 def _cholesky(calls: Calls, _: node_def_pb2.NodeDef, x: Any) -> Any:
+    if calls.transposed:
+        return _adjoint(calls.run(_square("Cholesky", x, lower=False), _adjoint(x))[0])
     return calls.run(_square("Cholesky", x), x)[0]
 
 

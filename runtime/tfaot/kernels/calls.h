@@ -121,7 +121,7 @@ struct Fourier {
 // after another from its start.
 struct Linear {
   enum class Op {
-    kCholesky,    // the lower factor of a's lower half
+    kCholesky,    // the factor of a's lower half, or of its upper half
     kTriangle,    // a, x: the solution of a * x' = x; a is lower, or upper
     kLu,          // L and U, the order of rows, the swaps, the order's sign
     kSolve,       // a, x: the solution of a * x' = x

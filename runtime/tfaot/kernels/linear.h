@@ -538,21 +538,24 @@ void TransposeInPlace(std::int64_t size, Matrix<T> a) {
   }
 }
 
-// Replaces a[size][size] by the lower factor. Reads the lower half. Without a
-// factor, the half becomes NaN.
+// Replaces a[size][size] by the lower factor, reading the lower half, or by the
+// upper one, reading the upper half. Without a factor, the half becomes NaN.
 template <typename T>
-void RunCholesky(std::int64_t size, T* a, const Context<T>& context) {
+void RunCholesky(std::int64_t size, bool lower, T* a,
+                 const Context<T>& context) {
   const Matrix<T> matrix = {a, size};
-  TransposeInPlace(size, matrix);
-  ConjugateRows(size, size, a, size);
-  const bool positive = Decompose(size, matrix, context);
-  TransposeInPlace(size, matrix);
-  ConjugateRows(size, size, a, size);
-  const Real<T> nan = std::numeric_limits<Real<T>>::quiet_NaN();
-  for (std::int64_t i = 0; i < size; ++i) {
-    if (!positive) std::fill_n(matrix.row(i), i + 1, FromParts<T>(nan, nan));
-    std::fill_n(matrix.row(i) + i + 1, size - i - 1, T{});
+  const auto turn = [&] {
+    if (!lower) return;
+    TransposeInPlace(size, matrix);
+    ConjugateRows(size, size, a, size);
+  };
+  turn();
+  if (!Decompose(size, matrix, context)) {
+    const Real<T> nan = std::numeric_limits<Real<T>>::quiet_NaN();
+    std::fill_n(a, size * size, FromParts<T>(nan, nan));
   }
+  for (std::int64_t i = 1; i < size; ++i) std::fill_n(matrix.row(i), i, T{});
+  turn();
 }
 
 // LU decomposition with partial pivoting.

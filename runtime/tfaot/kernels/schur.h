@@ -429,7 +429,7 @@ void RunLinearOf(const Linear& linear, T* scratch, T* data,
     T* const behind = scratch + (2 * std::max(rows, columns) + 15) / 16 * 16;
     switch (linear.op) {
       case Op::kCholesky:
-        RunCholesky<T>(rows, a, {scratch, threads});
+        RunCholesky<T>(rows, linear.lower, a, {scratch, threads});
         break;
       case Op::kTriangle:
         SolveTriangle<T>(rows, others,

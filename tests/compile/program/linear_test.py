@@ -137,12 +137,15 @@ class LinearTest(unittest.TestCase):
                 yield kernels, draw, dtype, batch, rows, columns, (level, dtype, batch, rows, columns)
 
     def test_cholesky(self) -> None:
-        """Protects Cholesky factors: their product is the matrix, of which only the lower half is read."""
-        for kernels, _, dtype, batch, size, _, case in self.cases(draws=60):
+        """Protects Cholesky factors: their product is the matrix, of which only one half is read."""
+        for kernels, draw, dtype, batch, size, _, case in self.cases(draws=60):
             x = self.drawn(dtype, batch, size, size)
             matrix = (x @ adjoint(x) + np.eye(size)).astype(dtype)
-            lower = np.tril(matrix) + np.triu(np.full_like(matrix, np.nan), 1)
-            (factor,) = Call(kernels, Linear("Cholesky", size, size), lower).run()
+            is_lower = draw.random() < 0.5
+            half = np.tril(matrix) + np.triu(np.full_like(matrix, np.nan), 1)
+            half = half if is_lower else adjoint(half)
+            (factor,) = Call(kernels, Linear("Cholesky", size, size, lower=is_lower), half).run()
+            factor = factor if is_lower else adjoint(factor)
             self.assertFalse(np.triu(factor, 1).any(), case)
             self.assertTrue((factor.real.diagonal(0, 1, 2) > 0).all(), case)
             self.assert_close(wide(factor) @ adjoint(wide(factor)), wide(matrix), case)

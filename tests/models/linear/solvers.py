@@ -25,6 +25,7 @@ def model_fn(features, _):
     spd = a @ tf.linalg.matrix_transpose(a) + tf.eye(6)
     z = tf.complex(a, a[:, ::-1])
     factor = tf.linalg.cholesky(spd)
+    hermitian = z @ tf.linalg.adjoint(z) + tf.eye(6, dtype=z.dtype)
     lu, order = tf.linalg.lu(a)
     q, r = tf.linalg.qr(w)
     full_q, full_r = tf.linalg.qr(w, full_matrices=True)
@@ -54,5 +55,8 @@ def model_fn(features, _):
         "r": r,
         "sign": sign,
         "solution": tf.linalg.solve(a, b, adjoint=True),
+        # Factors of transposed matrices, of which the runtime reads and writes the upper half.
+        "upper": tf.linalg.matrix_transpose(tf.linalg.cholesky(tf.linalg.matrix_transpose(spd))),
+        "complex_upper": parts_of(tf.linalg.cholesky(tf.linalg.adjoint(hermitian))),
         "triangular": tf.linalg.triangular_solve(factor[0], b, adjoint=True),
     }
