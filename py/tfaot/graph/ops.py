@@ -21,9 +21,6 @@ ROUNDED = "_tfaot_rounded"
 OPEN_SIZE = "_tfaot_open_size"
 """An attribute of nodes that cut an input to an open size, and that size's name."""
 
-AT_MOST = "_tfaot_at_most"
-"""An attribute of nodes that return a number of values of a run, and the number for a bucket's largest size."""
-
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""
 

@@ -24,7 +24,7 @@ from tfaot.graph import lowering
 from tfaot.graph.attributes import FLOATS, attribute, complete, constant_of, numpy_dtype, type_attribute
 from tfaot.graph.edits import replace
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import AT_MOST, IDENTITIES, OPEN_SIZE
+from tfaot.graph.ops import IDENTITIES, OPEN_SIZE
 from tfaot.graph.program import Program, Tensor
 from tfaot.xla import module as xla
 from tfaot.xla.padding import Cause, Count, prove
@@ -189,10 +189,7 @@ class _Padded:
                 if one.dtype != dtype:
                     number = self._add(node, "Cast", number, SrcT=dtype, DstT=one.dtype, Truncate=False)
                 shape = self._constant(node, np.array(one.shape, np.int32))
-                most = {AT_MOST: int(one.item())} if node.op in _LOOPS else {}
-                node.input[index] = self._add(
-                    node, "Reshape", number, shape, T=one.dtype, Tshape=np.dtype("int32"), **most
-                )
+                node.input[index] = self._add(node, "Reshape", number, shape, T=one.dtype, Tshape=np.dtype("int32"))
 
     def _is_folded(self, name: str) -> bool:
         """Returns whether a node's results depend on constants and shapes alone."""
