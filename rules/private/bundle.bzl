@@ -13,7 +13,7 @@ def _tf_aot_bundle_impl(ctx):
               "To do: bundle a target with one of its entry points, without batch_sizes and sizes.").format(
             ctx.label,
             graph.label,
-            ", ".join(graph.entry_points + ["batch %d" % size for size in graph.batch_sizes] + ["size %d" % size for size in graph.buckets]),
+            ", ".join(graph.entry_points + ["batch %d" % size for size in graph.batch_sizes] + ["size %d" % size for own in graph.buckets for size in own]),
         ))
     hlo = ctx.attr.hlo[TfaotHloInfo]
     stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]

@@ -30,7 +30,7 @@ def _tf_aot_compile_impl(ctx):
                 "config": configs[function.entry_point],
                 "entry_point": function.entry_point,
                 "batch": function.batch,
-                "bucket": function.bucket,
+                "buckets": function.buckets,
             },
             for_errors = [graph.sources],
             outputs = files,

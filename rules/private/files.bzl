@@ -93,28 +93,31 @@ def entries_of(entry_points, stem):
     ]
 
 def functions_of(entry_points, batch_sizes, buckets, stem):
-    """Returns what the compiler makes of a model: every entry point, at every batch size and every bucket.
+    """Returns what the compiler makes of a model: every entry point, at every batch size and every product of buckets.
 
-    Stages name a function by its entry point, batch, and bucket; `tfaot.core.functions` compares them with the manifest.
+    Stages name a function by its entry point, batch, and buckets; `tfaot.core.functions` compares them with the manifest.
 
     Args:
       entry_points: (list[str]) their C++ names
       batch_sizes: (list[int]) as in TfaotGraphInfo
-      buckets: (list[int]) as in TfaotGraphInfo
+      buckets: (list[list[int]]) as in TfaotGraphInfo
       stem: (str) the prefix of output file names
 
     Returns:
-      (list[struct]) `stem` of the function's files, `entry_point`, `batch`, and `bucket`; 0 if there is none
+      (list[struct]) `stem` of the function's files, `entry_point`, `batch`, 0 if there is none, and `buckets`
     """
+    products = [[]]
+    for own in buckets:
+        products = [product + [bucket] for product in products for bucket in own]
     return [
         struct(
-            stem = entry.stem + (".b%d" % batch if batch else "") + (".n%d" % bucket if bucket else ""),
+            stem = entry.stem + (".b%d" % batch if batch else "") + (".n" + "x".join([str(bucket) for bucket in product]) if product else ""),
             entry_point = entry.entry_point,
             batch = batch,
-            bucket = bucket,
+            buckets = product,
         )
         for entry in entries_of(entry_points, stem)
-        for bucket in buckets or [0]
+        for product in products
         for batch in batch_sizes or [0]
     ]
 

@@ -113,7 +113,7 @@ def _tf_model_impl(ctx):
         "entry_points": ctx.attr.entry_points.keys() or ["Run"],
         "own_names": ctx.attr.entry_points,
         "batch_sizes": ctx.attr.batch_sizes,
-        "buckets": [int(bucket) for buckets in ctx.attr.sizes.values() for bucket in buckets if bucket.isdigit()],
+        "buckets": [[int(bucket) for bucket in buckets if bucket.isdigit()] for buckets in ctx.attr.sizes.values()],
     }
     stem = ctx.label.name
     described = struct(**fields)

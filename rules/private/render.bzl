@@ -21,7 +21,7 @@ def _tf_aot_render_impl(ctx):
                 "{}={}={}={}".format(
                     function.entry_point,
                     function.batch,
-                    function.bucket,
+                    ",".join([str(bucket) for bucket in function.buckets]),
                     folder + function.stem + COMPILE["header"],
                 )
                 for function in functions_of(graph.entry_points, graph.batch_sizes, graph.buckets, stem)

@@ -8,50 +8,78 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <memory>
 
 #include "tfaot/instance.h"
 
 namespace tfaot {
 
-// Which of kSizes compiled sizes to run next. A batch's plan costs the least of
-// all ways to split it, including the padding of the last part. Among ways with
-// the same cost, it uses the larger parts.
+// Which of kFunctions compiled functions to run next. A batch's plan costs the
+// least of all ways to split it, including the padding of the last part. Among
+// ways with the same cost, it uses the larger parts. There is a plan for each of
+// kBuckets products of the buckets of kSizes open sizes. It uses all functions
+// with room for them, and those with the least room where costs are the same.
 //
-// Takes one byte for each row of the largest batch. Immutable.
-template <std::size_t kSizes>
+// Takes one byte for each plan and row of the largest batch. Immutable.
+template <std::size_t kFunctions, std::size_t kBuckets = 1,
+          std::size_t kSizes = 0>
 class BatchPlan {
  public:
-  // For batches of 1 to `most` rows. `sizes` are ascending; `costs` are the
-  // costs of one run of each, in any unit. Throws std::bad_alloc.
-  BatchPlan(const std::array<std::int64_t, kSizes>& sizes,
-            const std::array<double, kSizes>& costs, std::int64_t most)
-      : next_(new std::uint8_t[static_cast<std::size_t>(most) + 1]) {
-    const std::size_t end = static_cast<std::size_t>(most) + 1;
-    const std::unique_ptr<double[]> best(new double[end]);
-    best[0] = 0;
-    next_[0] = 0;
-    for (std::size_t rows = 1; rows < end; ++rows) {
-      for (std::size_t i = 0; i < kSizes; ++i) {
-        const auto size = static_cast<std::size_t>(sizes[i]);
-        const double cost = costs[i] + best[rows > size ? rows - size : 0];
-        if (i == 0 || cost <= best[rows]) {
-          best[rows] = cost;
-          next_[rows] = static_cast<std::uint8_t>(i);
+  using Buckets = std::array<std::array<std::int64_t, kSizes>, kBuckets>;
+
+  // For batches of 1 to `most` rows. For each of `buckets`, which are ascending,
+  // there are as many functions. `batches` are their batch sizes, ascending, or
+  // zeros if there are no batches, and `costs` the costs of one run of each, in
+  // any unit. Throws std::bad_alloc.
+  BatchPlan(const std::array<std::int64_t, kFunctions>& batches,
+            const std::array<double, kFunctions>& costs, std::int64_t most,
+            const Buckets& buckets = {})
+      : end_(static_cast<std::size_t>(most) + 1),
+        next_(new std::uint8_t[kBuckets * end_]) {
+    constexpr std::size_t kBatches = kFunctions / kBuckets;
+    const std::unique_ptr<double[]> best(new double[end_]);
+    for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      std::uint8_t* const next = next_.get() + bucket * end_;
+      best[0] = 0;
+      next[0] = static_cast<std::uint8_t>(bucket * kBatches);
+      for (std::size_t rows = 1; rows < end_; ++rows) {
+        best[rows] = std::numeric_limits<double>::infinity();
+        for (std::size_t other = kBuckets; other-- > bucket;) {
+          if (!HasRoom(buckets[other], buckets[bucket])) continue;
+          for (std::size_t i = other * kBatches; i < (other + 1) * kBatches;
+               ++i) {
+            const auto size =
+                std::max<std::size_t>(1, static_cast<std::size_t>(batches[i]));
+            const double cost = costs[i] + best[rows > size ? rows - size : 0];
+            if (cost <= best[rows]) {
+              best[rows] = cost;
+              next[rows] = static_cast<std::uint8_t>(i);
+            }
+          }
         }
       }
     }
   }
 
-  // Index of the size to run when `rows` rows are left.
-  std::size_t next(std::int64_t rows) const noexcept {
-    return next_[static_cast<std::size_t>(rows)];
+  // Index of the function to run when `rows` rows are left.
+  std::size_t next(std::int64_t rows, std::size_t bucket = 0) const noexcept {
+    return next_[bucket * end_ + static_cast<std::size_t>(rows)];
   }
 
  private:
-  static_assert(kSizes >= 1 && kSizes <= 255);
+  static_assert(kFunctions >= 1 && kFunctions <= 255);
+  static_assert(kFunctions % kBuckets == 0);
 
-  std::unique_ptr<std::uint8_t[]> next_;
+  static bool HasRoom(const std::array<std::int64_t, kSizes>& buckets,
+                      const std::array<std::int64_t, kSizes>& sizes) noexcept {
+    return std::equal(buckets.begin(), buckets.end(), sizes.begin(),
+                      std::greater_equal<std::int64_t>());
+  }
+
+  const std::size_t end_;
+  const std::unique_ptr<std::uint8_t[]> next_;
 };
 
 // A batched input or output of a compiled function.

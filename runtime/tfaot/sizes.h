@@ -1,4 +1,4 @@
-// Serves any size of a dimension with code that is compiled for a few.
+// Serves any sizes of dimensions with code that is compiled for a few.
 // Generated code uses it.
 #ifndef TFAOT_SIZES_H_
 #define TFAOT_SIZES_H_
@@ -6,8 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "tfaot/instance.h"
+#include "tfaot/status.h"
 
 namespace tfaot {
 
@@ -19,6 +21,23 @@ std::size_t BucketOf(const std::int64_t (&buckets)[kBuckets],
   std::size_t index = 0;
   while (buckets[index] < size) ++index;
   return index;
+}
+
+// An open size as the input that it is. A number that isn't an int32 is none that
+// any class takes, as 0 is.
+inline std::int32_t AsSize(std::int64_t size) noexcept {
+  return size < 0 || size > INT32_MAX ? 0 : static_cast<std::int32_t>(size);
+}
+
+// Checks the value of an open size, which a class takes up to `most`.
+inline Status CheckSize(const char* name, std::int64_t size,
+                        std::int64_t most) {
+  if (size >= 1 && size <= most) return Status();
+  return Status(Code::kInvalidArgument,
+                std::string(name) + " is " + std::to_string(size) +
+                    "\n  found: this class takes 1 to " + std::to_string(most) +
+                    "\n  to do: pass a part of the values, or add a larger "
+                    "bucket to the target's sizes");
 }
 
 namespace internal {

@@ -774,8 +774,8 @@ def model_fn(x, n):
             """
             t::Model: the stage got the wrong functions: the only entry point for batches of 4
               found: the manifest has Run
-              to do: name each function of the manifest once: an entry point with one of its batch sizes and one of \
-its buckets, or 0 if it has none
+              to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if \
+it has none, and a bucket of each of its open sizes
             """,
         )
 

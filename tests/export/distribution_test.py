@@ -332,11 +332,16 @@ class DistributionTest(StageTest):
                 self.assertIn(wanted, self.error_of(self.export, function(line), replicas=4))
 
     def test_batches(self) -> None:
-        """A class that splits a batch would reduce as often as it splits."""
+        """A class that splits a batch would reduce as often as it splits, and other open sizes could run other code."""
         text = function(f"return {REDUCE.format('x', 2)}").replace("[4]", "[None]")
         self.assertRegex(
             self.error_of(self.export, text, batch_sizes=(1, 2), rows_independent=True),
             "the model is for 2 replicas, but has batch sizes",
+        )
+        text = function(f"return {REDUCE.format('tf.reduce_sum(x, keepdims=True)', 2)}").replace("[4]", "[None]")
+        self.assertRegex(
+            self.error_of(self.export, text, dims={"x": ("time",)}, sizes={"time": (4,)}),
+            r"model.py: the model is for 2 replicas, but has sizes\n.*\n  to do: fix each size with a number in dims, without sizes",
         )
 
     def test_all_replicas_in_one_graph(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import unittest
 from typing import Any
 
 import numpy as np
 
 from tests.stages.harness import Exported, StageTest, warm
+from tfaot.core.manifest import Axis, OpenSize
+from tfaot.export import golden
 from tfaot.export.sources.model import Model
 from tfaot.graph.ops import OPEN_SIZE
 
@@ -46,13 +49,13 @@ class SizesTest(StageTest):
         """Protects later stages: where inputs have the size, which input it is, and which results have bounds."""
         exported = self.sized(golden_steps=2, max_batch=7)
         (entry,) = exported.manifest.entry_points
-        self.assertEqual((entry.size, entry.buckets), ("time", (4, 9)))
-        self.assertEqual(entry.variants, ((1, 4), (3, 4), (1, 9), (3, 9)))
+        self.assertEqual(entry.sizes, (OpenSize("time", (4, 9)),))
+        self.assertEqual(entry.variants, ((1, (4,)), (3, (4,)), (1, (9,)), (3, (9,))))
         self.assertEqual(
             {tensor.cpp_name: (tensor.shape, tensor.axes, tensor.batched) for tensor in entry.inputs},
             {
-                "x": ((7, 9, 3), (1,), True),
-                "mask": ((7, 9), (1,), True),
+                "x": ((7, 9, 3), (Axis(1, 0),), True),
+                "mask": ((7, 9), (Axis(1, 0),), True),
                 "scale": ((), (), False),
                 "time": ((), (), False),
             },
@@ -67,16 +70,27 @@ class SizesTest(StageTest):
                 "weights": ((7, 9), True),
             },
         )
-        for batch, bucket in entry.variants:
-            self.compile(exported, batch=batch, bucket=bucket)
+        for batch, buckets in entry.variants:
+            self.compile(exported, batch=batch, buckets=buckets)
 
     def test_verified_sizes(self) -> None:
         """Protects what the generated test sees: 1, the largest, and both sides of each bucket, however few steps it makes."""
         calls = self.sized(golden_steps=1).manifest.calls
-        self.assertEqual([call.size for call in calls], [1, 9, 3, 4, 5, 8])
+        self.assertEqual([call.sizes for call in calls], [(1,), (9,), (3,), (4,), (5,), (8,)])
         self.assertEqual([call.batch for call in calls[:2]], [1, 3])
-        more = [call.size for call in self.sized(golden_steps=20).manifest.calls]
+        more = [size for call in self.sized(golden_steps=20).manifest.calls for size in call.sizes]
         self.assertEqual((len(more), min(more), max(more)), (20, 1, 9))
+
+    def test_verified_products(self) -> None:
+        """Protects each function of several sizes: a call for each product of buckets, and for both sides of each bucket."""
+        buckets = ((1, 16, 64), (4, 9))
+        calls = golden.open_sizes(1, buckets)
+        self.assertEqual(calls[:2], [(1, 1), (64, 9)])
+        used = {tuple(min(b for b in own if b >= n) for own, n in zip(buckets, call, strict=True)) for call in calls}
+        self.assertEqual(used, {*itertools.product(*buckets)})
+        for own, sizes in zip(buckets, zip(*calls, strict=True), strict=True):
+            edges = {size for bucket in own for size in (bucket - 1, bucket, bucket + 1) if 1 <= size <= own[-1]}
+            self.assertEqual(edges - {*sizes}, set())
 
     def test_cut(self) -> None:
         """Protects exactness: whatever is behind the size, results are those of the model itself for inputs of that size."""
@@ -151,9 +165,9 @@ class SizesTest(StageTest):
         (entry,) = exported.manifest.entry_points
         self.assertEqual(
             [(tensor.cpp_name, tensor.shape, tensor.axes) for tensor in entry.inputs],
-            [("x", (5,), (0,)), ("frames", (), ())],
+            [("x", (5,), (Axis(0, 0),)), ("frames", (), ())],
         )
-        self.compile(exported, bucket=5)
+        self.compile(exported, buckets=(5,))
 
     def test_finished_models(self) -> None:
         """Protects other ways in: a SavedModel of Keras with its mask, and a GraphDef, whose graphs were built with open sizes."""
@@ -179,10 +193,10 @@ class SizesTest(StageTest):
         ):
             with self.subTest(model.path):
                 exported = self.export(model, batch_sizes=(2,), dims=dims, sizes={"time": (6,)})
-                self.compile(exported, batch=2, bucket=6)
+                self.compile(exported, batch=2, buckets=(6,))
                 (entry,) = exported.manifest.entry_points
                 sizes = [value.shape[1] for name, value in exported.golden_inputs.items() if not name.endswith("time")]
-                self.assertEqual((entry.size, sizes), ("time", [1, 6, 5]))
+                self.assertEqual((entry.sizes, sizes), ((OpenSize("time", (6,)),), [1, 6, 5]))
 
     def refused(self, message: str, **changes: Any) -> None:
         """Asserts that an export fails with a message, given without the model's name."""
@@ -208,11 +222,11 @@ class SizesTest(StageTest):
         )
         self.refused(
             """
-            sizes has 2 sizes: time, words
-              found: a class has one open size, besides its rows, which are batch_sizes
-              to do: keep the one that differs most, and fix the others with numbers
+            sizes makes 80 functions of each entry point
+              found: 8 of time × 5 of words × 2 of batch_sizes, and a class has at most 64
+              to do: list fewer buckets, far from each other: each run uses one that has room
             """,
-            sizes={"time": (4,), "words": (4,)},
+            sizes={"time": tuple(range(1, 9)), "words": tuple(range(1, 6))},
             dims={"x": (None, "time", None), "mask": (None, "words")},
         )
         for buckets in ((9, 4), (0, 9, 4), (4, "9x", 9)):
@@ -258,7 +272,7 @@ differs from call to call is dims = {"mask": [None, "length"]}, sizes = {"length
             signature={"x": "float32[2, None]"},
             sizes={"time": (8,)},
         )
-        self.assertIn("XLA computes wrong results for Roll", self.error_of(self.compile, exported, bucket=8))
+        self.assertIn("XLA computes wrong results for Roll", self.error_of(self.compile, exported, buckets=(8,)))
 
 
 if __name__ == "__main__":

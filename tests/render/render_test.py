@@ -23,7 +23,20 @@ from tests.stages import native
 from tests.stages.harness import ROOT
 from tfaot.core import dtypes, fingerprint, names, safetensors
 from tfaot.core.errors import TfaotError
-from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
+from tfaot.core.functions import stem
+from tfaot.core.manifest import (
+    Axis,
+    Call,
+    EntryPoint,
+    Fingerprints,
+    Input,
+    Manifest,
+    OpenSize,
+    Output,
+    Tensor,
+    Use,
+    Variable,
+)
 from tfaot.render import render as stage
 
 UPDATE = "bazel run //tests/render:render_test -- --update"
@@ -109,7 +122,7 @@ FAMILY = Manifest(
             "Tag",
             "Tag",
             (
-                Input("Tag/words:0", "words", "int32", (12, 16), "int32", batched=True, axes=(1,)),
+                Input("Tag/words:0", "words", "int32", (12, 16), "int32", batched=True, axes=(Axis(1, 0),)),
                 Input("Tag/length:0", "length", "int32", (), "int32", batched=False),
             ),
             (
@@ -118,15 +131,23 @@ FAMILY = Manifest(
             ),
             (Use(0, written=False),),
             (1, 8),
-            "length",
-            (4, 16),
+            (OpenSize("length", (4, 16)),),
         ),
         EntryPoint(
             "Count",
             "Count",
             (
-                Input("Count/frames:0", "frames", "float32", (16, 2), "float32", batched=False, axes=(0,)),
+                Input(
+                    "Count/frames:0",
+                    "frames",
+                    "float32",
+                    (16, 3),
+                    "float32",
+                    batched=False,
+                    axes=(Axis(0, 0), Axis(1, 1)),
+                ),
                 Input("Count/time:0", "time", "int32", (), "int32", batched=False),
+                Input("Count/width:0", "width", "int32", (), "int32", batched=False),
             ),
             (
                 Output("Count/kept:0", "kept", "float32", (16,), "float32", batched=False, size="Count/kept/size:0"),
@@ -134,8 +155,7 @@ FAMILY = Manifest(
             ),
             (Use(2, written=True),),
             (),
-            "time",
-            (16,),
+            (OpenSize("time", (16,)), OpenSize("width", (1, 3))),
         ),
     ),
     variables=(
@@ -148,7 +168,7 @@ FAMILY = Manifest(
     max_batch=12,
     calls=(
         *(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
-        *(Call("Tag", 1, 1), Call("Tag", 12, 16), Call("Count", 0, 5)),
+        *(Call("Tag", 1, (1,)), Call("Tag", 12, (16,)), Call("Count", 0, (5, 2))),
     ),
     fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, ""),
 )
@@ -163,12 +183,12 @@ def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
         stage.Compiled(
             entry,
             batch,
-            bucket,
-            f"p/{name}.{entry}.b{batch}{f'.n{bucket}' * bool(bucket)}.executor.h"
+            buckets,
+            f"p/{name}.{entry}.b{batch}{stem('', 0, buckets)}.executor.h"
             if len(keys) > 1
             else f"p/{name}.executor.h",
         )
-        for entry, batch, bucket in keys
+        for entry, batch, buckets in keys
     )
 
 
@@ -298,7 +318,7 @@ class GoldenTest(RenderTest):
         named_by_all = (
             "Train, Embed for batches of 1, Embed for batches of 8, Tag for batches of 1 for sizes up to 4, Tag for batches of 8 "
             "for sizes up to 4, Tag for batches of 1 for sizes up to 16, Tag for batches of 8 for sizes up to 16, Count for "
-            "sizes up to 16"
+            "sizes up to 16 and 1, Count for sizes up to 16 and 3"
         )
         for named, shown in (
             (functions[1:], "Embed for batches of 1, Embed for batches of 8"),
@@ -311,17 +331,17 @@ class GoldenTest(RenderTest):
                 str(raised.exception),
                 f"a::Family: the stage got the wrong functions: {shown}\n"
                 f"  found: the manifest has {named_by_all}\n"
-                "  to do: name each function of the manifest once: an entry point with one of its batch sizes and one of its "
-                "buckets, or 0 if it has none",
+                "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none, "
+                "and a bucket of each of its open sizes",
             )
-        alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, 0, "x.h")], embed=True)
+        alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, (), "x.h")], embed=True)
         self.assertEqual(alone["private_headers"], ["x.h"], "the only entry point may go without its name")
         reverse = stage.context_of(FAMILY, header="h", compiled=every[::-1], embed=False)
         self.assertEqual(
             [f.type for f in reverse["functions"]],
             [
                 f"::tfaot_internal::M1a6Family{end}"
-                for end in ["_0", "_1_b1", "_1_b8", "_2_b1_n4", "_2_b8_n4", "_2_b1_n16", "_2_b8_n16", "_3_n16"]
+                for end in ["_0", "_1_b1", "_1_b8", "_2_b1_n4", "_2_b8_n4", "_2_b1_n16", "_2_b8_n16", "_3_n16x1", "_3_n16x3"]
             ],
         )
 
@@ -745,22 +765,31 @@ inline constexpr double M1a6Family_2_b1_n4_cost = 1;
 inline constexpr double M1a6Family_2_b8_n4_cost = 2.5;
 inline constexpr double M1a6Family_2_b1_n16_cost = 1;
 inline constexpr double M1a6Family_2_b8_n16_cost = 4.5;
-// Keeps every second frame, and counts them in a variable that isn't in place.
-struct M1a6Family_3_n16 : Fake {
+// Keeps the last value of every second frame, and counts them in a variable that isn't in place.
+inline int counts[2] = {0, 0};
+template <int kWidth>
+struct Count : Fake {
   using Fake::Fake;
-  static constexpr int kNumArgs = 3;
+  static constexpr int kNumArgs = 4;
   static constexpr int kNumResults = 4;
-  static constexpr std::size_t kArgBytes[] = {128, 4, 24, 0};
+  static constexpr std::size_t kArgBytes[] = {64 * kWidth, 4, 4, 24, 0};
   static constexpr std::size_t kResultBytes[] = {64 + 4, 4, 4, 24, 0};
   bool Run() {
-    const std::int32_t kept = (*arg<std::int32_t>(1) + 1) / 2;
+    const std::int32_t kept = (*arg<std::int32_t>(1) + 1) / 2, width = *arg<std::int32_t>(2);
+    ++counts[kWidth > 1];
     *result<float>(1) = 0;
-    for (int i = 0; i < kept; ++i) *result<float>(1) += result<float>(0)[i] = arg<float>(0)[4 * i];
+    for (int i = 0; i < kept; ++i) {
+      *result<float>(1) += result<float>(0)[i] = arg<float>(0)[2 * kWidth * i + width - 1];
+    }
     *result<std::int32_t>(2) = kept;
-    for (int i = 0; i < 3; ++i) result<std::int64_t>(3)[i] = arg<std::int64_t>(2)[i] + kept;
-    return true;
+    for (int i = 0; i < 3; ++i) result<std::int64_t>(3)[i] = arg<std::int64_t>(3)[i] + kept;
+    return width <= kWidth;
   }
 };
+using M1a6Family_3_n16x1 = Count<1>;
+using M1a6Family_3_n16x3 = Count<3>;
+inline constexpr double M1a6Family_3_n16x1_cost = 1;
+inline constexpr double M1a6Family_3_n16x3_cost = 1;
 }
 """
     )
@@ -771,7 +800,7 @@ struct M1a6Family_3_n16 : Fake {
 #include <string>
 #include <utility>
 #include "p/family.h"
-namespace tfaot_internal { extern int runs[2], padded; }
+namespace tfaot_internal { extern int runs[2], padded, counts[2]; }
 #define CHECK(...) if (!(__VA_ARGS__)) { std::printf("line %d: %s\\n", __LINE__, #__VA_ARGS__); failed = 1; }
 int main(int, char** argv) {
   int failed = 0;
@@ -843,20 +872,25 @@ int main(int, char** argv) {
         CHECK(m.mean()(row, 0) == sum);
       }
     }
-    for (int i = 0; i < 16; ++i) m.frames()(i, 0) = i < size ? static_cast<float>(i) : -7777;
-    const std::int64_t before = m.state()(0);
-    CHECK(m.Count(size) && *m.time() == size && m.kept().dim(0) == (size + 1) / 2);
-    CHECK(m.kept()[(size - 1) / 2] == (size - 1) / 2 * 2);
-    CHECK(*m.total() == (size + 1) / 2 * ((size + 1) / 2 - 1) && m.state()(0) == before + (size + 1) / 2);
+    for (int width = 1; width <= 3; ++width) {
+      for (int i = 0; i < 48; ++i) m.frames()[i] = i / 3 < size && i % 3 < width ? static_cast<float>(i) : -7777;
+      const std::int64_t before = m.state()(0);
+      const int kept = (size + 1) / 2, narrow = tfaot_internal::counts[0], wide = tfaot_internal::counts[1];
+      CHECK(m.Count(size, width) && *m.time() == size && *m.width() == width && m.kept().dim(0) == kept);
+      CHECK(m.kept()[kept - 1] == 6 * (kept - 1) + width - 1);
+      CHECK(*m.total() == kept * (3 * (kept - 1) + width - 1) && m.state()(0) == before + kept);
+      CHECK(tfaot_internal::counts[0] - narrow == (width == 1) && tfaot_internal::counts[1] - wide == (width > 1));
+    }
   }
   for (const std::int64_t size : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{17}, std::int64_t{1} << 32}) {
-    CHECK(!m.Count(size));
+    CHECK(!m.Count(size, 1));
     CHECK(m.error() == "a::Family::Count(): time is " + std::to_string(*m.time()) + "\\n  found: this class takes 1 to 16\\n"
                        "  to do: pass a part of the values, or add a larger bucket to the target's sizes");
   }
+  CHECK(!m.Count(4, 4) && std::strstr(m.error(), "width is 4\\n  found: this class takes 1 to 3\\n"));
   CHECK(!m.Tag(13, 4) && !m.Tag(1, 17) && m.Tag(1, 4));
   alignas(64) float kept[16] = {};
-  CHECK(m.set_kept_data(kept) && m.Count(3) && kept[1] == 2 && m.kept().data() == kept);
+  CHECK(m.set_kept_data(kept) && m.Count(3, 1) && kept[1] == 6 && m.kept().data() == kept);
 
   m.Seed(7);
   a::Family moved(std::move(m));
@@ -939,7 +973,7 @@ int main(int, char** argv) {
 
     def test_names_that_the_source_uses_itself(self) -> None:
         """Protects tensors with the same names as what the generated source declares inside its functions."""
-        edges = "impl batch rows plan0 state path bucket size plans next plan2_n4 BucketOf from kept ok seed"
+        edges = "impl batch rows plan0 state path bucket size plans next plan2 BucketOf fits0 from sizes kept ok seed"
         wild = iter(edges.split())
 
         def renamed(item: Any) -> Any:
@@ -949,7 +983,16 @@ int main(int, char** argv) {
             dataclasses.replace(e, inputs=tuple(map(renamed, e.inputs)), outputs=tuple(map(renamed, e.outputs)))
             for e in FAMILY.entry_points
         ]
-        entries = [dataclasses.replace(e, size=e.inputs[-1].cpp_name if e.size else "") for e in entries]
+        entries = [
+            dataclasses.replace(
+                entry,
+                sizes=tuple(
+                    dataclasses.replace(size, name=tensor.cpp_name)
+                    for size, tensor in zip(entry.sizes, entry.inputs[-len(entry.sizes) :], strict=False)
+                ),
+            )
+            for entry in entries
+        ]
         variables = tuple(
             dataclasses.replace(variable, cpp_name=name)
             for variable, name in zip(FAMILY.variables, ("row", "impl_arena", "state_"), strict=True)
@@ -1092,7 +1135,7 @@ def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
             if isinstance(tensor, Output) and tensor.size:
                 return 0
             if isinstance(tensor, Input):
-                return math.prod(tensor.at(call.batch, call.size))
+                return math.prod(tensor.at(call.batch, call.sizes))
             batched = isinstance(tensor, Output) and tensor.batched
             return tensor.count // tensor.shape[0] * call.batch if batched else tensor.count
 

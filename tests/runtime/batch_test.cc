@@ -90,6 +90,44 @@ void CompareMany(std::mt19937& random) {
   }
 }
 
+// With open sizes, plans use only functions that have room, and cost the least
+// of all ways to use these. With equal costs, they take the least room.
+void TestBuckets(std::mt19937& random) {
+  using Plan = BatchPlan<8, 4, 2>;
+  const Plan::Buckets buckets{{{{4, 4}}, {{4, 8}}, {{16, 4}}, {{16, 8}}}};
+  const std::array<std::int64_t, 8> batches{1, 3, 1, 3, 1, 3, 1, 3};
+  for (int round = 0; round < 100; ++round) {
+    std::array<double, 8> costs{};
+    for (double& cost : costs) {
+      cost = std::uniform_int_distribution<int>(1, 20)(random);
+    }
+    const Plan plan(batches, costs, 5, buckets);
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      std::array<double, 8> with_room = costs;
+      for (std::size_t i = 0; i < costs.size(); ++i) {
+        for (std::size_t size = 0; size < 2; ++size) {
+          if (buckets[i / 2][size] < buckets[bucket][size]) with_room[i] = 1e9;
+        }
+      }
+      for (std::int64_t rows = 1; rows <= 5; ++rows) {
+        double cost = 0;
+        for (std::int64_t left = rows; left > 0;) {
+          const std::size_t next = plan.next(left, bucket);
+          cost += with_room[next];
+          left -= batches[next];
+        }
+        EXPECT(cost == Least(batches, with_room, rows));
+      }
+    }
+  }
+  const BatchPlan<3, 3, 1> equal({0, 0, 0}, {1, 1, 1}, 1,
+                                 {{{{4}}, {{8}}, {{16}}}});
+  EXPECT(equal.next(1, 0) == 0 && equal.next(1, 1) == 1);
+  const BatchPlan<3, 3, 1> cheaper({0, 0, 0}, {2, 3, 1}, 1,
+                                   {{{{4}}, {{8}}, {{16}}}});
+  EXPECT(cheaper.next(1, 0) == 2 && cheaper.next(1, 2) == 2);
+}
+
 // The largest batches fit on no stack, and don't need one.
 void TestManyRows() {
   constexpr std::int64_t kMany = 20'000'000;
@@ -176,6 +214,7 @@ int main() {
   CompareMany<2>(random);
   CompareMany<3>(random);
   CompareMany<4>(random);
+  TestBuckets(random);
   TestManyRows();
   TestRows();
   std::printf("%d checks failed\n", failed.load());

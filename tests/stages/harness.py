@@ -296,7 +296,7 @@ class StageTest(unittest.TestCase):
         exported: Exported,
         *,
         batch: int = 0,
-        bucket: int = 0,
+        buckets: tuple[int, ...] = (),
         entry_point: str = "",
         isa: tuple[str, ...] = ("x86-64-v3",),
         passes: tuple[str, ...] = ("*",),
@@ -306,12 +306,12 @@ class StageTest(unittest.TestCase):
     ) -> None:
         """Compiles an exported model next to its other outputs. `compile_graph` forks its own child.
 
-        If an entry point, a batch size, or a bucket is specified, outputs have the suffixes `.NAME`, `.bBATCH`, and `.nBUCKET`.
+        If an entry point, a batch size, or buckets are specified, outputs have the suffixes `.NAME`, `.bBATCH`, and `.nBUCKETS`.
         With several CPU levels, they have `.LEVEL`.
         """
         from tfaot.compile.compile import Request, compile_graph
 
-        suffix = (f".{entry_point}" if entry_point else "") + stem("", batch, bucket)
+        suffix = (f".{entry_point}" if entry_point else "") + stem("", batch, buckets)
         levels = [f".{level}" for level in isa] if len(isa) > 1 else [""]
         compile_graph(
             Request(
@@ -330,7 +330,7 @@ class StageTest(unittest.TestCase):
                 out_fingerprint_source=exported.path("fingerprint_source" + suffix),
                 entry_point=entry_point,
                 batch=batch,
-                bucket=bucket,
+                buckets=buckets,
                 target_triple=target_triple,
                 tolerant=tolerant,
                 passes=passes,

@@ -82,9 +82,9 @@ class Build:
 
     @property
     def functions(self) -> list[Any]:
-        """The same for each batch size and bucket: what one run of the compiler makes."""
+        """The same for each batch size and product of buckets: what one run of the compiler makes."""
         sizes = (self._values["sizes"] or {}).values()
-        buckets = [int(bucket) for text in sizes for bucket in text.split(",") if bucket.isdigit()]
+        buckets = [[int(bucket) for bucket in text.split(",") if bucket.isdigit()] for text in sizes]
         return list(_FILES.functions_of(self._entry_points, self._values["batch_sizes"] or [], buckets, self._name))
 
     @property
@@ -140,12 +140,12 @@ class Build:
         warned: set[str] = set()
         configs = {entry.entry_point: self.path(_FILES.CONFIG, entry.stem) for entry in self.entries}
         for function in self.functions:
-            self.step(f"compiling {function.entry_point}{sizes_of(function.batch, function.bucket)}")
+            self.step(f"compiling {function.entry_point}{sizes_of(function.batch, function.buckets)}")
             request = {
                 "config": configs[function.entry_point],
                 "entry_point": function.entry_point,
                 "batch": function.batch,
-                "bucket": function.bucket,
+                "buckets": function.buckets,
                 "cpu": self.levels,
                 "target_triple": self._platform.triple,
                 "xla_flags": self._values["xla_flags"],
@@ -168,7 +168,7 @@ class Build:
         request = {
             "header": self.header,
             "functions": [
-                (function.entry_point, function.batch, function.bucket, f"{self._prefix}{function.stem}{header}")
+                (function.entry_point, function.batch, function.buckets, f"{self._prefix}{function.stem}{header}")
                 for function in self.functions
             ],
             "embed_variables": self._values["embed_variables"],
@@ -256,7 +256,7 @@ class Build:
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
     def _names(self) -> list[str]:
-        return [function.entry_point + sizes_of(function.batch, function.bucket) for function in self.functions]
+        return [function.entry_point + sizes_of(function.batch, function.buckets) for function in self.functions]
 
     def objects(self, tools: cxx.Tools, *, interface: bool = False) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""

@@ -32,10 +32,10 @@ def lines(path: str) -> list[str]:
         lines += _table("input", entry.inputs) + _table("output", entry.outputs)
         if entry.batch_sizes:
             lines.append(f"  compiled for batches of {', '.join(map(str, entry.batch_sizes))}")
-        if entry.size:
-            lines.append(
-                f"  {entry.size} is 1 to {entry.buckets[-1]}, compiled for {', '.join(map(str, entry.buckets))}"
-            )
+        lines += [
+            f"  {size.name} is 1 to {size.buckets[-1]}, compiled for {', '.join(map(str, size.buckets))}"
+            for size in entry.sizes
+        ]
     size = sum(variable.bytes for variable in manifest.variables)
     written = sum(variable.written for variable in manifest.variables)
     lines.append(f"{len(manifest.variables)} variables of {size:,} bytes, {written} of them written")

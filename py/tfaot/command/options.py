@@ -299,7 +299,7 @@ def check(values: Mapping[str, Any], kind: str) -> None:
         {key: requests.sizes(name, key, text) for key, text in (values[name] or {}).items()}
         for name in ("dims", "sizes")
     )
-    buckets.check(*shapes)
+    buckets.check(*shapes, values["batch_sizes"] or ())
     numbers = [(name, values[name]) for name in ("golden_steps", "max_batch", "replicas")]
     for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
         if number is not None and int(number) < 1:

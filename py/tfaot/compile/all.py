@@ -41,8 +41,8 @@ def compile_all(request: Request) -> None:
     shared = {name: getattr(request, name) for name in requests.names(single.GraphRequest)}
     failed: dict[str, str] = {}
     compiled = [(entry, *variant) for entry in manifest.entry_points for variant in entry.variants]
-    for index, (entry, batch, bucket) in enumerate(compiled):
-        name = stem(entry.name, batch, bucket)
+    for index, (entry, batch, buckets) in enumerate(compiled):
+        name = stem(entry.name, batch, buckets)
 
         def described(kind: str, name: str = name) -> str:
             return os.path.join(request.out_descriptions, f"{name}.{kind}")
@@ -60,7 +60,7 @@ def compile_all(request: Request) -> None:
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
                 entry_point=entry.name,
                 batch=batch,
-                bucket=bucket,
+                buckets=buckets,
                 out_passes=described("passes.json"),
             )
         )

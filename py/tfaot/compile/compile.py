@@ -61,8 +61,8 @@ class Request(GraphRequest):
     """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
     """One of the entry point's batch sizes; 0 if it has no batches."""
-    bucket: int = 0
-    """One of the entry point's buckets; 0 if it has no open size."""
+    buckets: tuple[int, ...] = ()
+    """A bucket of each of the entry point's open sizes."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
     out_constants: str
@@ -154,7 +154,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     stamp = fingerprint.stamp(
         manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
-    wanted = function(manifest, request.entry_point, request.batch, request.bucket)
+    wanted = function(manifest, request.entry_point, request.batch, request.buckets)
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
         given = Inputs(

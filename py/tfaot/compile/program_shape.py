@@ -47,7 +47,7 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
     }
     wanted = {
         "argument": [
-            *((tensor, tensor.at(function.batch, function.bucket)) for tensor in entry.inputs),
+            *((tensor, tensor.at(function.batch, function.buckets)) for tensor in entry.inputs),
             *((variable, variable.shape) for variable in only.variables),
         ],
         "result": [
@@ -61,7 +61,7 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
             differences.append(f"{len(shapes[kind])} {kind}s; the model has {len(wanted[kind])}")
             continue
         for actual, (tensor, shape) in zip(shapes[kind], wanted[kind], strict=True):
-            if function.bucket and any(actual.dynamic) and len(shape) == len(actual.dims):
+            if function.buckets and any(actual.dynamic) and len(shape) == len(actual.dims):
                 # A smaller bucket has smaller bounds.
                 shape = tuple(map(min, shape, actual.dims))
             claimed = _shown(tensor.dtype, shape)

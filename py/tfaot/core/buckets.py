@@ -1,7 +1,8 @@
-"""What a target says about the size that differs from call to call."""
+"""What a target says about sizes that differ from call to call."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tfaot.core import caller
@@ -11,11 +12,19 @@ EXAMPLE = (16, 64, 256)
 """Buckets that messages show."""
 
 
-def check(dims: Mapping[str, Sequence[int | str | None]], sizes: Mapping[str, Sequence[int | str | None]]) -> None:
+MOST = 64
+"""How many functions the products of buckets and batch sizes can give an entry point."""
+
+
+def check(
+    dims: Mapping[str, Sequence[int | str | None]],
+    sizes: Mapping[str, Sequence[int | str | None]],
+    batch_sizes: Sequence[int],
+) -> None:
     """Checks what a target says about open sizes.
 
     Raises:
-      TfaotError: a size has no buckets or no dimension, buckets aren't in order, or there is more than one size.
+      TfaotError: a size has no buckets or no dimension, buckets aren't in order, or there are too many.
     """
     named = {size for shape in dims.values() for size in shape if isinstance(size, str)}
     if missing := sorted(named - set(sizes)):
@@ -31,12 +40,6 @@ def check(dims: Mapping[str, Sequence[int | str | None]], sizes: Mapping[str, Se
             or f"no {caller.option('dims')}",
             do=f"name it where inputs have it: {caller.setting('dims', {'tokens': (None, unused_names[0])})}",
         )
-    if len(sizes) > 1:
-        raise TfaotError(
-            f"{caller.option('sizes')} has {len(sizes)} sizes: {listed(sorted(sizes))}",
-            exists=f"a class has one open size, besides its rows, which are {caller.option('batch_sizes')}",
-            do="keep the one that differs most, and fix the others with numbers",
-        )
     for name, buckets in sizes.items():
         numbers = [bucket for bucket in buckets if isinstance(bucket, int) and bucket > 0]
         if not buckets or numbers != sorted({*numbers}) or len(numbers) != len(buckets):
@@ -44,3 +47,12 @@ def check(dims: Mapping[str, Sequence[int | str | None]], sizes: Mapping[str, Se
                 caller.setting("sizes", {name: buckets}),
                 do=f"use sizes of at least 1, in ascending order: {caller.setting('sizes', {name: sorted({*numbers}) or EXAMPLE})}",
             )
+    counts = {name: len(buckets) for name, buckets in sizes.items()}
+    if batch_sizes:
+        counts[caller.option("batch_sizes")] = len(batch_sizes)
+    if sizes and math.prod(counts.values()) > MOST:
+        raise TfaotError(
+            f"{caller.option('sizes')} makes {math.prod(counts.values())} functions of each entry point",
+            exists=" × ".join(f"{count} of {name}" for name, count in counts.items()) + f", and a class has at most {MOST}",
+            do="list fewer buckets, far from each other: each run uses one that has room",
+        )

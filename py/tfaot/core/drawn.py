@@ -70,7 +70,7 @@ def draws(
     for step, call in enumerate(manifest.calls):
         for index, tensor in enumerate(manifest.entry_point(call.entry_point).inputs):
             name = f"step{step}/{tensor.cpp_name}"
-            if name not in stored and tensor.cpp_name != manifest.entry_point(call.entry_point).size:
+            if name not in stored and manifest.entry_point(call.entry_point).open_size(tensor) is None:
                 span = BITS if tensor.dtype == "bool" else (ranges or {}).get(tensor.name, BITS)
                 if span != BITS and math.prod(_shape(call, tensor)) == 1:
                     turn = single[tensor.name] % 3
@@ -95,8 +95,8 @@ def inputs(
         entry = manifest.entry_point(call.entry_point)
         for tensor in entry.inputs:
             name = f"step{step}/{tensor.cpp_name}"
-            if tensor.cpp_name == entry.size:
-                result[name] = np.array(call.size, np.int32)
+            if (index := entry.open_size(tensor)) is not None:
+                result[name] = np.array(call.sizes[index], np.int32)
             else:
                 result[name] = stored[name] if name in stored else _values(call, tensor, by_name[name])
     return result
@@ -125,7 +125,7 @@ def _values(call: Call, tensor: Tensor, draw: Draw) -> Array:
 
 
 def _shape(call: Call, tensor: Tensor) -> tuple[int, ...]:
-    return tensor.at(call.batch, call.size) if isinstance(tensor, Input) else tensor.shape
+    return tensor.at(call.batch, call.sizes) if isinstance(tensor, Input) else tensor.shape
 
 
 def values(dtype: str, shape: Sequence[int], draw: Draw) -> Array:

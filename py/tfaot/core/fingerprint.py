@@ -104,7 +104,7 @@ def shapes(manifest: Manifest, inside: str) -> str:
     """
     lines = [inside, str(manifest.max_batch)]
     for entry in manifest.entry_points:
-        lines.append(f"entry point {list(entry.batch_sizes)} {list(entry.buckets)}")
+        lines.append(f"entry point {list(entry.batch_sizes)} {[list(size.buckets) for size in entry.sizes]}")
         lines += [f"input {_shape(tensor)}" for tensor in entry.inputs]
         lines += [f"output {_shape(tensor)}" for tensor in entry.outputs]
     lines += [f"variable {_shape(tensor)}" for tensor in manifest.variables]
@@ -114,7 +114,7 @@ def shapes(manifest: Manifest, inside: str) -> str:
 def _shape(tensor: Tensor) -> str:
     batched = isinstance(tensor, Input | Output) and tensor.batched
     bounded = isinstance(tensor, Output) and bool(tensor.size)
-    axes = list(tensor.axes) if isinstance(tensor, Input) else []
+    axes = [(axis.dim, axis.size) for axis in tensor.axes] if isinstance(tensor, Input) else []
     return f"{tensor.dtype} {list(tensor.shape)} {tensor.stored} {batched} {bounded} {axes}"
 
 

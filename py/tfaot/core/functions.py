@@ -11,22 +11,25 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import EntryPoint, Manifest
 
 
+Key = tuple[str, int, tuple[int, ...]]
+"""The name of an entry point, a batch size, 0 if it has no batch, and a bucket of each of its open sizes."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """The result of one compiler run: an entry point at one batch size and one bucket of its open size."""
+    """The result of one compiler run: an entry point at one batch size and one bucket of each of its open sizes."""
 
     entry_point: EntryPoint
     batch: int
     """0 if the entry point has no batch."""
-    bucket: int
-    """0 if the entry point has no open size."""
+    buckets: tuple[int, ...]
     symbol: str
     """Unique among the functions of a program."""
 
     @property
-    def key(self) -> tuple[str, int, int]:
-        """What stages name it by: the entry point, the batch size, and the bucket."""
-        return self.entry_point.name, self.batch, self.bucket
+    def key(self) -> Key:
+        """What stages name it by."""
+        return self.entry_point.name, self.batch, self.buckets
 
     @property
     def internal_class(self) -> str:
@@ -35,13 +38,14 @@ class Function:
 
     @property
     def cost(self) -> str:
-        """The constant in the private header that estimates the cost of a run, relative to other batch sizes."""
+        """The constant in the private header that estimates the cost of a run, relative to other functions."""
         return f"tfaot_internal::{self.symbol}_cost"
 
 
-def sizes_of(batch: int, bucket: int) -> str:
+def sizes_of(batch: int, buckets: Sequence[int]) -> str:
     """Returns what a function is compiled for, after its name in a sentence."""
-    return (f" for batches of {batch}" if batch else "") + (f" for sizes up to {bucket}" if bucket else "")
+    sizes = " and ".join(map(str, buckets))
+    return (f" for batches of {batch}" if batch else "") + (f" for sizes up to {sizes}" if sizes else "")
 
 
 def for_isa(name: str, isa: str) -> str:
@@ -49,36 +53,37 @@ def for_isa(name: str, isa: str) -> str:
     return f"{name}_{re.sub('[-+.]', '_', isa)}"
 
 
-def stem(entry_point: str, batch: int, bucket: int = 0) -> str:
+def stem(entry_point: str, batch: int, buckets: Sequence[int] = ()) -> str:
     """Returns the start of the names of a function's files. `functions_of` in `rules/private/files.bzl` names them alike."""
-    return entry_point + (f".b{batch}" if batch else "") + (f".n{bucket}" if bucket else "")
+    sizes = "x".join(map(str, buckets))
+    return entry_point + (f".b{batch}" if batch else "") + (f".n{sizes}" if sizes else "")
 
 
-def function(manifest: Manifest, entry_point: str, batch: int, bucket: int = 0) -> Function:
+def function(manifest: Manifest, entry_point: str, batch: int, buckets: Sequence[int] = ()) -> Function:
     """Returns the function that a stage is asked for.
 
     Args:
       manifest: the model's manifest.
       entry_point: its name; empty for the only one.
       batch: the batch size, 0 if the entry point has no batch.
-      bucket: the bucket, 0 if the entry point has no open size.
+      buckets: a bucket of each open size.
 
     Raises:
       TfaotError: the model has no such function.
     """
-    wanted = (_name(manifest, entry_point), batch, bucket)
+    wanted = (_name(manifest, entry_point), batch, tuple(buckets))
     for compiled in _functions(manifest):
         if compiled.key == wanted:
             return compiled
-    raise _differs(manifest, [(entry_point, batch, bucket)])
+    raise _differs(manifest, [(entry_point, batch, tuple(buckets))])
 
 
-def functions(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> tuple[Function, ...]:
+def functions(manifest: Manifest, named: Sequence[Key]) -> tuple[Function, ...]:
     """Returns a model's functions in the manifest's order. The rules, which name their files, must agree with the manifest.
 
     Args:
       manifest: the model's manifest.
-      named: the name of the entry point, the batch size, and the bucket of each function, as in `function`.
+      named: the function's keys; the only entry point can omit its name.
 
     Raises:
       TfaotError: the model has other functions, or one is named twice.
@@ -96,8 +101,8 @@ def _functions(manifest: Manifest) -> tuple[Function, ...]:
     result = []
     for index, entry in enumerate(manifest.entry_points):
         part = symbol + ("" if _single(manifest) else f"_{index}")
-        for batch, bucket in entry.variants:
-            result.append(Function(entry, batch, bucket, stem(part, batch, bucket).replace(".", "_")))
+        for batch, buckets in entry.variants:
+            result.append(Function(entry, batch, buckets, stem(part, batch, buckets).replace(".", "_")))
     return tuple(result)
 
 
@@ -110,13 +115,13 @@ def _name(manifest: Manifest, entry_point: str) -> str:
     return manifest.entry_points[0].name if not entry_point and _single(manifest) else entry_point
 
 
-def _differs(manifest: Manifest, named: Sequence[tuple[str, int, int]]) -> TfaotError:
-    def shown(functions: Sequence[tuple[str, int, int]]) -> str:
-        return listed([(name or "the only entry point") + sizes_of(batch, bucket) for name, batch, bucket in functions])
+def _differs(manifest: Manifest, named: Sequence[Key]) -> TfaotError:
+    def shown(functions: Sequence[Key]) -> str:
+        return listed([(name or "the only entry point") + sizes_of(*sizes) for name, *sizes in functions])
 
     return TfaotError(
         f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",
         exists="the manifest has " + shown([function.key for function in _functions(manifest)]),
-        do="name each function of the manifest once: an entry point with one of its batch sizes and one of its buckets, or 0 "
-        "if it has none",
+        do="name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none, and a "
+        "bucket of each of its open sizes",
     )

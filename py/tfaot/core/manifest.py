@@ -8,11 +8,12 @@ contains no path, time, or host feature, so two machines write the same bytes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tfaot.core import dtypes
@@ -39,7 +40,7 @@ class Tensor:
     """A name of `tfaot.core.dtypes`."""
     shape: tuple[int, ...]
     """All dimensions are known, row-major, in TensorFlow's order. With a batch, the first is the largest batch that the
-    class takes. An open size is its largest bucket. Sizes of a bounded result are bounds."""
+    class takes. Open sizes are their largest buckets. Sizes of a bounded result are bounds."""
     stored: str
     """The dtype as the compiler sees it, which refuses some at the edge. There, the graph converts float16 and bfloat16 to
     and from their bits as uint16, and complex numbers to and from pairs of reals, bit by bit."""
@@ -62,19 +63,31 @@ class Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
+class Axis:
+    """A dimension of an input that has an open size."""
+
+    dim: int
+    size: int
+    """The index of the size among those of the entry point."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Input(Tensor):
     """An input of an entry point."""
 
     batched: bool
     """Whether its first dimension is the batch."""
-    axes: tuple[int, ...] = ()
-    """The dimensions that have the entry point's open size."""
+    axes: tuple[Axis, ...] = ()
+    """The dimensions that have an open size."""
 
-    def at(self, rows: int, size: int) -> tuple[int, ...]:
-        """Returns the shape for a number of rows and an open size."""
-        first = (rows,) if self.batched else self.shape[:1]
-        shape = (*first, *self.shape[1:])
-        return tuple(size if axis in self.axes else length for axis, length in enumerate(shape))
+    def at(self, rows: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Returns the shape for a number of rows, and for a value of each open size of the entry point."""
+        shape = [*self.shape]
+        if self.batched:
+            shape[0] = rows
+        for axis in self.axes:
+            shape[axis.dim] = sizes[axis.size]
+        return tuple(shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +122,16 @@ class Use:
 
 
 @dataclasses.dataclass(frozen=True)
+class OpenSize:
+    """A size that differs from call to call, and is an input."""
+
+    name: str
+    """The C++ name of the input, an int32."""
+    buckets: tuple[int, ...]
+    """The sizes that the entry point is compiled for, ascending. Each serves all sizes up to itself."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EntryPoint:
     """One function of the generated class."""
 
@@ -124,15 +147,22 @@ class EntryPoint:
     """In the compiler's argument order. The written ones are also in its result order."""
     batch_sizes: tuple[int, ...]
     """The batch sizes that it is compiled for, ascending. Empty if it has no batch."""
-    size: str = ""
-    """The C++ name of the input, an int32, that is the open size. Empty if there is none."""
-    buckets: tuple[int, ...] = ()
-    """The open sizes that it is compiled for, ascending. Each serves all sizes up to itself."""
+    sizes: tuple[OpenSize, ...] = ()
+    """The open sizes of its inputs."""
 
     @property
-    def variants(self) -> tuple[tuple[int, int], ...]:
-        """What it is compiled for: pairs of a batch size and a bucket, 0 where it has none."""
-        return tuple((batch, bucket) for bucket in self.buckets or (0,) for batch in self.batch_sizes or (0,))
+    def buckets(self) -> tuple[tuple[int, ...], ...]:
+        """All that it is compiled for besides batch sizes: a bucket of each open size, and one empty tuple if it has none."""
+        return tuple(itertools.product(*(size.buckets for size in self.sizes)))
+
+    @property
+    def variants(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """What it is compiled for: a batch size, 0 if it has none, and a bucket of each open size."""
+        return tuple((batch, buckets) for buckets in self.buckets for batch in self.batch_sizes or (0,))
+
+    def open_size(self, tensor: Tensor) -> int | None:
+        """Returns which of the open sizes an input is, or None if it is none of them."""
+        return next((index for index, size in enumerate(self.sizes) if size.name == tensor.cpp_name), None)
 
     @property
     def feeds(self) -> tuple[str, ...]:
@@ -157,8 +187,8 @@ class Call:
     entry_point: str
     batch: int
     """The number of rows it passes, or 0 if the entry point has no batch."""
-    size: int = 0
-    """The open size it passes, or 0 if the entry point has none."""
+    sizes: tuple[int, ...] = ()
+    """What it passes for each open size of the entry point."""
 
 
 @dataclasses.dataclass(frozen=True)

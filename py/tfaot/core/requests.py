@@ -146,7 +146,11 @@ def _read(name: str, kind: Any, text: str) -> Any:
     if len(texts) != len(parts):
         raise argparse.ArgumentTypeError(f"{text!r} doesn't have {len(parts)} parts, separated by '='")
     values = [
-        sizes(name, texts[0], text) if part == _SIZES else _read(name, part, text)
+        sizes(name, texts[0], text)
+        if part == _SIZES
+        else tuple(int(number) for number in text.split(",") if number)
+        if part == tuple[int, ...]
+        else _read(name, part, text)
         for part, text in zip(parts, texts, strict=True)
     ]
     return kind(*values) if isinstance(kind, type) and dataclasses.is_dataclass(kind) else tuple(values)
@@ -174,10 +178,10 @@ def _written(value: Any) -> str:
         value = dataclasses.astuple(value)  # type: ignore[arg-type]
     if not isinstance(value, tuple):
         return str(value)
-    *start, last = value
-    if isinstance(last, tuple | list):
-        last = ",".join("?" if size is None else str(size) for size in last)
-    return "=".join(map(str, (*start, last)))
+    return "=".join(
+        ",".join("?" if size is None else str(size) for size in part) if isinstance(part, tuple | list) else str(part)
+        for part in value
+    )
 
 
 def _docs(kind: type[Any]) -> dict[str, str]:

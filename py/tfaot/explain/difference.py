@@ -15,7 +15,7 @@ from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
 from tensorflow.python.framework import tensor_util
 
 from tfaot.core import fingerprint
-from tfaot.core.manifest import Manifest, Output, Tensor
+from tfaot.core.manifest import Manifest, OpenSize, Output, Tensor
 from tfaot.explain.build import Array, Build
 from tfaot.graph.names import producer
 from tfaot.graph.ops import functions_of
@@ -334,8 +334,8 @@ def _shapes(old: Build, new: Build) -> list[str]:
             lines.append(
                 f"{two.cpp_name} is compiled for {_batches(two.batch_sizes)}, was for {_batches(one.batch_sizes)}"
             )
-        if one.buckets != two.buckets:
-            lines.append(f"{two.cpp_name} has {_buckets(two.buckets)}, had {_buckets(one.buckets)}")
+        if one.sizes != two.sizes:
+            lines.append(f"{two.cpp_name} has {_open_sizes(two.sizes)}, had {_open_sizes(one.sizes)}")
     if old.manifest.max_batch != new.manifest.max_batch:
         lines.append(f"the largest batch is {new.manifest.max_batch}, was {old.manifest.max_batch}")
     return lines or ["shapes inside the graph differ, not those of inputs, outputs, and variables"]
@@ -345,8 +345,10 @@ def _batches(sizes: Sequence[int]) -> str:
     return "batches of " + _and([str(size) for size in sizes]) if sizes else "no batches"
 
 
-def _buckets(sizes: Sequence[int]) -> str:
-    return "an open size with the buckets " + _and([str(size) for size in sizes]) if sizes else "no open size"
+def _open_sizes(sizes: Sequence[OpenSize]) -> str:
+    if not sizes:
+        return "no open size"
+    return "open sizes: " + "; ".join(f"{size.name} with the buckets {_and([*map(str, size.buckets)])}" for size in sizes)
 
 
 def _shown(tensor: Tensor) -> str:

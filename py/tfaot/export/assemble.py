@@ -106,7 +106,7 @@ def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
         if edge is not None and edge.shape is not None:
             node.attr["shape"].shape.Clear()
             for axis, size in enumerate(edge.shape):
-                node.attr["shape"].shape.dim.add(size=-1 if size is None or axis in edge.axes else size)
+                node.attr["shape"].shape.dim.add(size=-1 if size is None or axis in edge.open_dims else size)
         # Shapes that were inferred before the inputs' shapes were fixed are less specific.
         node.attr.pop("_output_shapes", None)
 

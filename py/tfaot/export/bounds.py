@@ -56,7 +56,7 @@ def outputs(
     Raises:
       TfaotError: the compiler can't bound a size, or an output has no batch although the inputs have one.
     """
-    if draft.batch_sizes and draft.size:
+    if draft.batch_sizes and draft.sizes:
         shapes = _sized_rows(graph, edges, draft, variables, stored, largest, what, sources)
     elif draft.batch_sizes:
         rows = _rows(graph, edges, draft, variables, stored, what, sources)
@@ -140,7 +140,7 @@ def _sized_rows(
     what: str,
     sources: Mapping[str, str],
 ) -> list[tuple[tuple[int, ...], bool]]:
-    """Returns the shape of each output of an entry point with rows and an open size, and whether its rows have bounds.
+    """Returns the shape of each output of an entry point with rows and open sizes, and whether its rows have bounds.
 
     Raises:
       TfaotError: an output's number of rows differs from the inputs'.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -32,8 +32,8 @@ class Target:
     batch_sizes: tuple[int, ...]
     max_batch: int
     """The largest batch of the class; 0 if there is none."""
-    buckets: tuple[int, ...]
-    """Those of the open size; empty if there is none."""
+    buckets: Mapping[str, tuple[int, ...]]
+    """Those of open sizes, by name."""
     edge: str
     """One of `dtypes.EDGES`."""
     unset: frozenset[str] = frozenset()
@@ -185,8 +185,11 @@ def _entry_point(
         (),
         tuple(manifest.Use(indices[use.shared_name], use.written) for use in used),
         target.batch_sizes if not target.some_batched or any(tensor.batched for tensor in inputs) else (),
-        next((cpp_name for edge, cpp_name in zip(entry.inputs, called.inputs, strict=True) if edge.open_size), ""),
-        target.buckets,
+        tuple(
+            manifest.OpenSize(cpp_name, target.buckets[edge.label])
+            for edge, cpp_name in zip(entry.inputs, called.inputs, strict=True)
+            if edge.open_size
+        ),
     )
     _check_batch(target.what, draft, [variable.name for variable in variables])
     graph, outputs = bounds.outputs(

@@ -76,7 +76,7 @@ def export(request: Request) -> None:
     for entry in result.entry_points:
         if entry.batch_sizes and not request.rows_independent:
             graph, of_size = described.graph, entry
-            if entry.size:
+            if entry.sizes:
                 graph, of_size = _of_largest(graph, entry)
             rows.check(graph, of_size, result.variables, what=what, sources=whole.sources)
     if rewritten.user is not None:
@@ -125,7 +125,7 @@ def _functions(
         label: {axis: size for axis, size in enumerate(shape) if isinstance(size, str)}
         for label, shape in request.dims.items()
     }
-    dims = Dims(request.dims_with(None), bool(request.batch_sizes), named)
+    dims = Dims(request.dims_with({}), bool(request.batch_sizes), named)
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
     for function, (_, own_name) in zip(functions, wanted, strict=True):
         check_resources(
@@ -137,8 +137,7 @@ def _functions(
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
     own = functions
-    for name in request.sizes:
-        functions = [open_size.opened(function, dims, name, request.buckets[-1], what) for function in functions]
+    functions = [open_size.opened(function, dims, request.buckets, what) for function in functions]
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
             f"{what}: {caller.option('signature')} names {listed(unused)}, but no entry point has a parameter with this name",
@@ -153,11 +152,15 @@ def _functions(
 def _of_largest(
     graph: graph_pb2.GraphDef, entry: manifest.EntryPoint
 ) -> tuple[graph_pb2.GraphDef, manifest.EntryPoint]:
-    """Returns the graph and the entry point for inputs of the largest open size, which is then a constant."""
-    (size,) = (tensor for tensor in entry.inputs if tensor.cpp_name == entry.size)
-    inputs = {tensor_name(tensor.name)[0]: tensor.axes for tensor in entry.inputs}
-    sized = open_size.fixed(graph, tensor_name(size.name)[0], entry.buckets[-1], inputs)
-    return sized, dataclasses.replace(entry, inputs=tuple(tensor for tensor in entry.inputs if tensor != size))
+    """Returns the graph and the entry point for inputs of the largest open sizes, which are then constants."""
+    largest = entry.buckets[-1]
+    indices = {tensor_name(tensor.name)[0]: entry.open_size(tensor) for tensor in entry.inputs}
+    sizes = {name: largest[index] for name, index in indices.items() if index is not None}
+    shapes = {
+        tensor_name(tensor.name)[0]: {axis.dim: largest[axis.size] for axis in tensor.axes} for tensor in entry.inputs
+    }
+    others = tuple(tensor for tensor in entry.inputs if entry.open_size(tensor) is None)
+    return open_size.fixed(graph, sizes, shapes), dataclasses.replace(entry, inputs=others, sizes=())
 
 
 def _check_calls(what: str, function: Function) -> None:
@@ -210,7 +213,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     uses_by_name = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
-    one = len(functions) * max(1, len(request.batch_sizes)) * max(1, len(request.buckets)) == 1
+    one = max(len(several) for several in (functions, request.batch_sizes, *request.buckets.values())) == 1
     user, user_path = _user_config(request, source)
     frozen = freeze.chosen(list(uses_by_name), written, request.frozen, default_frozen=one and not written)
     unset = frozenset(getattr(source, "unset", ())) if request.weights is None else frozenset[str]()
@@ -296,7 +299,7 @@ def _check(request: Request) -> None:
     Raises:
       TfaotError: attributes contradict each other.
     """
-    buckets.check(request.dims, request.sizes)
+    buckets.check(request.dims, request.sizes, request.batch_sizes)
     if request.golden_steps < 1:
         raise TfaotError(caller.setting("golden_steps", request.golden_steps), do="verify at least one step")
     sizes = request.batch_sizes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -32,13 +33,39 @@ def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
     return tuple(result)
 
 
-def open_sizes(count: int, buckets: Sequence[int]) -> list[int]:
-    """Returns open sizes to verify: 1, the largest, those at the edges of buckets, and then random ones, `count` or more."""
-    largest = buckets[-1]
-    edges = {size for bucket in buckets for size in (bucket - 1, bucket, bucket + 1) if 1 < size < largest}
+def open_sizes(count: int, buckets: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Returns open sizes to verify, `count` calls or more: 1, the largest, both sides of each bucket, and then random ones.
+
+    Of several sizes, each product of their buckets has a call, too, and what one size is says nothing about the others.
+
+    Args:
+      count: the least number of calls.
+      buckets: those of each size.
+    """
     rng = np.random.default_rng(SEED)
-    sizes = list(dict.fromkeys((1, largest, *sorted(edges))))
-    return sizes + [int(rng.integers(1, largest + 1)) for _ in range(count - len(sizes))]
+    edges = [
+        sorted({size for bucket in own for size in (bucket - 1, bucket, bucket + 1) if 1 < size < own[-1]})
+        for own in buckets
+    ]
+    if len(buckets) > 1:
+        edges = [[int(size) for size in rng.permutation(own)] for own in edges]
+
+    def take(index: int, least: int, most: int) -> int:
+        """Returns an edge that no call has yet, or a random size."""
+        size = next((size for size in edges[index] if least <= size <= most), None)
+        if size is None:
+            return int(rng.integers(least, most + 1))
+        edges[index].remove(size)
+        return size
+
+    calls = list(dict.fromkeys((tuple(1 for _ in buckets), tuple(own[-1] for own in buckets))))
+    ranges = [[(least + 1, most) for least, most in itertools.pairwise((0, *own))] for own in buckets]
+    for product in itertools.product(*ranges):
+        if not any(all(low <= n <= high for n, (low, high) in zip(call, product, strict=True)) for call in calls):
+            calls.append(tuple(take(index, *span) for index, span in enumerate(product)))
+    while any(edges) or (buckets and len(calls) < count):
+        calls.append(tuple(take(index, 1, own[-1]) for index, own in enumerate(buckets)))
+    return calls + [()] * (count - len(calls))
 
 
 def inputs_and_calls(
@@ -50,7 +77,7 @@ def inputs_and_calls(
     steps: int,
     calls: Sequence[str],
     largest: int,
-    buckets: Sequence[int] = (),
+    buckets: Mapping[str, Sequence[int]],
 ) -> tuple[list[tuple[Array, ...] | None], tuple[manifest.Call, ...]]:
     """Returns the calls to verify, and the user's inputs for them.
 
@@ -64,7 +91,7 @@ def inputs_and_calls(
       steps: the number of rounds of calls.
       calls: the entry points of one round; empty for all.
       largest: the largest batch; 0 if there is none.
-      buckets: those of the open size, if there is one. There are then enough rounds for all of their edges.
+      buckets: those of open sizes, by name. There are enough rounds for all of their edges.
 
     Returns:
       Values of the inputs for each call, None for those to draw, and the calls.
@@ -73,28 +100,36 @@ def inputs_and_calls(
       TfaotError: the user's inputs don't fit the model's.
     """
     by_name = {function.name: function for function in functions}
-    lengths = open_sizes(steps, buckets) if buckets else [0] * steps
-    rounds = [name for _ in lengths for name in (calls or tuple(by_name))]
-    open_ = [length for length in lengths for _ in (calls or tuple(by_name))]
+    drawn = open_sizes(steps, [*buckets.values()])
+    rounds = [name for _ in drawn for name in (calls or tuple(by_name))]
+    open_ = [lengths for lengths in drawn for _ in (calls or tuple(by_name))]
     sizes = batches(rounds, largest) if largest else (0,) * len(rounds)
     user = User(source, what)
     values: list[tuple[Array, ...] | None] = []
     made: list[manifest.Call] = []
-    for step, (name, size, length) in enumerate(zip(rounds, sizes, open_, strict=True)):
+    for step, (name, size, lengths) in enumerate(zip(rounds, sizes, open_, strict=True)):
         inputs = tuple(edge for edge in by_name[name].inputs if not edge.open_size)
         arrays = user.inputs(own_names[name], inputs, step)
         if arrays is None:
             open_batch = any(None in (edge.shape or ()) for edge in inputs)
             values.append(None)
-            made.append(manifest.Call(name, size if open_batch else 0, length))
+            made.append(manifest.Call(name, size if open_batch else 0, lengths))
             continue
-        given_sizes = {array.shape[axis] for edge, array in zip(inputs, arrays, strict=True) for axis in edge.axes}
-        if len(given_sizes) > 1 or (given_sizes and not 1 <= max(given_sizes) <= buckets[-1]):
-            raise TfaotError(
-                f"{what}: {said(source)} open sizes of {sorted(given_sizes)} for one call",
-                exists=f"the class takes 1 to {buckets[-1]}, the same in every input",
-                do="give the same size for every input of a call",
-            )
+        own_sizes = list[int]()
+        for index, (label, own) in enumerate(buckets.items()):
+            lengths_of = {
+                array.shape[axis.dim]
+                for edge, array in zip(inputs, arrays, strict=True)
+                for axis in edge.axes
+                if axis.size == index
+            }
+            if len(lengths_of) > 1 or not 1 <= max(lengths_of) <= own[-1]:
+                raise TfaotError(
+                    f"{what}: {said(source)} {label} of {sorted(lengths_of)} for one call",
+                    exists=f"the class takes 1 to {own[-1]}, the same in every input",
+                    do="give the same size for every input of a call",
+                )
+            own_sizes.append(max(lengths_of))
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(
@@ -102,10 +137,8 @@ def inputs_and_calls(
                 exists=f"the class takes 1 to {largest} rows, the same in every input",
                 do="give the same number of rows for every input of a call",
             )
-        if given_sizes:
-            arrays = (*arrays, np.array(max(given_sizes), np.int32))
-        values.append(arrays)
-        made.append(manifest.Call(name, rows.pop() if rows else 0, max(given_sizes, default=0)))
+        values.append((*arrays, *(np.array(size, np.int32) for size in own_sizes)))
+        made.append(manifest.Call(name, rows.pop() if rows else 0, tuple(own_sizes)))
     check_steps(source, len(rounds))
     return values, tuple(made)
 
@@ -181,5 +214,5 @@ def _fits(shape: tuple[int, ...], edge: Edge) -> bool:
     if edge.shape is None:
         return True
     return len(shape) == len(edge.shape) and all(
-        b is None or a == b or axis in edge.axes for axis, (a, b) in enumerate(zip(shape, edge.shape, strict=True))
+        b is None or a == b or axis in edge.open_dims for axis, (a, b) in enumerate(zip(shape, edge.shape, strict=True))
     )

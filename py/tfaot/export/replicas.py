@@ -75,6 +75,12 @@ def _count(graph: graph_pb2.GraphDef, manifest: Manifest, places: Mapping[str, s
             exists="a run in parts would exchange values as often as it has parts",
             do=f"fix the batch with {caller.option('dims')}, without {caller.option('batch_sizes')}",
         )
+    if replicas > 1 and any(entry.sizes for entry in entries):
+        raise TfaotError(
+            f"{what}: the model is for {replicas} replicas, but has {caller.option('sizes')}",
+            exists="replicas with other sizes would run other code, and their exchanges could differ",
+            do=f"fix each size with a number in {caller.option('dims')}, without {caller.option('sizes')}",
+        )
     if replicas > 1 and manifest.weights.names:
         raise TfaotError(
             f"{what}: the model is for {replicas} replicas, but has rounded weights",

@@ -16,7 +16,7 @@ class ModelRequest:
     entry_points: tuple[tuple[str, str], ...] = ()
     """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
     dims: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
-    """Sizes of inputs' dimensions that the model leaves open, by label; or the name of one of `sizes`."""
+    """Sizes of inputs' dimensions that the model leaves open, by label; or the names of some of `sizes`."""
     sizes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
     """Sizes that differ from call to call, by name, and the buckets to compile for."""
     batch_sizes: tuple[int, ...] = ()
@@ -25,14 +25,16 @@ class ModelRequest:
     """Patterns of variables to turn into constants. None for all, if nothing is written and there is one function."""
 
     @property
-    def buckets(self) -> tuple[int, ...]:
-        """The buckets of the open size; empty if there is none."""
-        return tuple(bucket for buckets in self.sizes.values() for bucket in buckets if isinstance(bucket, int))
-
-    def dims_with(self, open_size: int | None) -> dict[str, tuple[int | None, ...]]:
-        """Returns `dims` with a number in place of the open size, or None."""
+    def buckets(self) -> dict[str, tuple[int, ...]]:
+        """The buckets of each open size."""
         return {
-            label: tuple(open_size if isinstance(size, str) else size for size in shape)
+            name: tuple(bucket for bucket in buckets if isinstance(bucket, int)) for name, buckets in self.sizes.items()
+        }
+
+    def dims_with(self, open_sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
+        """Returns `dims` with these numbers in place of open sizes, or None."""
+        return {
+            label: tuple(open_sizes.get(size) if isinstance(size, str) else size for size in shape)
             for label, shape in self.dims.items()
         }
 

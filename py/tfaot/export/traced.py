@@ -17,6 +17,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.core import buckets, caller
 from tfaot.core.errors import TfaotError, listed
+from tfaot.core.manifest import Axis
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]
@@ -36,10 +37,15 @@ class Edge:
     """None if the rank is unknown."""
     source: str = ""
     """`file:line` in the user's code, or empty."""
-    axes: tuple[int, ...] = ()
-    """The dimensions that have the open size. The shape has its largest bucket, and the placeholder leaves them open."""
+    axes: tuple[Axis, ...] = ()
+    """The dimensions that have an open size. The shape has its largest bucket, and the placeholder leaves them open."""
     open_size: bool = False
-    """Whether it is the open size."""
+    """Whether it is an open size."""
+
+    @property
+    def open_dims(self) -> frozenset[int]:
+        """The dimensions that have an open size."""
+        return frozenset(axis.dim for axis in self.axes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Dims:
     batched: bool = False
     """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
     named: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
-    """Dimensions that stay open: the name of the open size, by an input's label and the dimension."""
+    """Dimensions that stay open: the name of their size, by an input's label and the dimension."""
 
     def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
@@ -190,9 +196,9 @@ class Dims:
             )
         return tuple(fixed)
 
-    def axes(self, edge: Edge) -> tuple[int, ...]:
-        """Returns the dimensions of an input that have the open size."""
-        return tuple(self.named.get(edge.label, ()))
+    def axes(self, edge: Edge) -> Mapping[int, str]:
+        """Returns the names of open sizes by the dimensions of an input that have them."""
+        return self.named.get(edge.label, {})
 
     def _unknown(self, edge: Edge) -> list[int]:
         """Returns the dimensions that have no size, and must have one."""

@@ -116,7 +116,7 @@ def _default(source: Source) -> tuple[str, ...]:
 
 def _entry_point(source: Source, name: str, request: ModelRequest, labels: set[str]) -> EntryPoint:
     """Checks an entry point, and adds its inputs to `labels`."""
-    dims = AssumedDims(request.dims_with(max(request.buckets, default=None)), batched=False)
+    dims = AssumedDims(request.dims_with({name: own[-1] for name, own in request.buckets.items() if own}), batched=False)
     try:
         function = source.function(name, dims)
         frozen = _frozen(request, function)
@@ -132,7 +132,8 @@ def _frozen(request: ModelRequest, function: Function) -> frozenset[str]:
     name_variables(graph)
     uses = variable_uses(graph)
     written = {use.shared_name for use in uses if use.written}
-    one = len(request.entry_points) <= 1 and len(request.batch_sizes) <= 1
+    several = (request.entry_points, request.batch_sizes, *request.buckets.values())
+    one = max(map(len, several)) <= 1
     default = one and not written
     return freeze.chosen([use.shared_name for use in uses], written, request.frozen, default_frozen=default)
 

@@ -32,8 +32,8 @@ class Compiled:
     """The entry point's name in the manifest; empty for the only one."""
     batch: int
     """One of the entry point's batch sizes; 0 if it has no batches."""
-    bucket: int
-    """One of the entry point's buckets; 0 if it has no open size."""
+    buckets: tuple[int, ...]
+    """A bucket of each of the entry point's open sizes."""
     header: str
     """The path by which to include the compile stage's header."""
 
@@ -120,7 +120,7 @@ class Member:
     result: int = 0
     """Which of that function's results it is."""
     used: tuple[str, ...] = ()
-    """Expressions for how many values of each dimension a run uses, given `rows` and `size`; empty for all of all rows."""
+    """Expressions for how many values of each dimension a run uses, given `rows` and `sizes`; empty for all of all rows."""
 
     @property
     def writer(self) -> str:
@@ -214,7 +214,8 @@ class Function:
     """The type, with its namespace."""
     cost: str
     batch: int
-    bucket: int
+    sizes: tuple[int, ...]
+    """The arguments of a run for which it is compiled."""
     num_args: int
     num_results: int
     arg_bytes: tuple[int, ...]
@@ -227,12 +228,24 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True)
+class OpenSize:
+    """An open size of an entry point as the templates see it."""
+
+    member: Member
+    """The input."""
+    buckets: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
-    """How to split batches among functions."""
+    """Which of several functions to run."""
 
     name: str
     """The member of Impl."""
+    type: str
     functions: tuple[Function, ...]
+    buckets: tuple[tuple[int, ...], ...]
+    """Those of open sizes. For each, there are as many functions, in this order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,28 +259,42 @@ class Entry:
     inputs: tuple[Member, ...]
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
-    plans: tuple[Plan, ...]
-    """For each bucket, or the only one; empty if there are no batches."""
+    plan: Plan | None
+    """None if there is one function, without batches and open sizes."""
+    batched: bool
+    """Whether it takes batches of any size."""
     writes: bool
     written: tuple[Member, ...]
-    open_size: Member | None
-    """The input that is the open size."""
-    buckets: tuple[int, ...]
-
-    @property
-    def batched(self) -> bool:
-        """Whether it takes batches of any size."""
-        return bool(self.plans)
+    sizes: tuple[OpenSize, ...]
 
     @property
     def args(self) -> str:
         """What a run takes, in a test that has variables of these names."""
-        return ", ".join((*["batch"] * self.batched, *["size"] * (self.open_size is not None)))
+        return ", ".join((*["batch"] * self.batched, *(f"sizes[{index}]" for index in range(len(self.sizes)))))
+
+    @property
+    def rows(self) -> str:
+        """The name of the parameter that is the batch, if there is one."""
+        return "" if not self.batched else "rows" if "batch" in self._size_names else "batch"
+
+    @property
+    def _size_names(self) -> list[str]:
+        return [size.member.cpp_name for size in self.sizes]
 
     @property
     def parameters(self) -> str:
-        """Their declarations."""
-        return ", ".join(f"::std::int64_t {name}" for name in self.args.split(", ") if name)
+        """The declarations of what a run takes."""
+        names = (*[self.rows] * self.batched, *self._size_names)
+        return ", ".join(f"::std::int64_t {name}" for name in names)
+
+    @property
+    def bucket(self) -> str:
+        """An expression for the index of the least buckets with room for `sizes`."""
+        text = ""
+        for index, size in enumerate(self.sizes):
+            own = f"::tfaot::BucketOf({{{', '.join(map(str, size.buckets))}}}, sizes[{index}])"
+            text = f"({text}) * {len(size.buckets)} + {own}" if text else own
+        return text
 
 
 def render(request: Request) -> None:
@@ -351,7 +378,7 @@ def context_of(
     """Returns everything that the templates use."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
-    compiled_functions = functions.functions(manifest, [(one.entry_point, one.batch, one.bucket) for one in compiled])
+    compiled_functions = functions.functions(manifest, [(one.entry_point, one.batch, one.buckets) for one in compiled])
     arena = _Arena()
     variables = _variables(manifest, class_name)
     setters = _setters(manifest, class_name)
@@ -379,8 +406,8 @@ def context_of(
         "tensorflow": manifest.tensorflow,
         "entries": entries,
         "functions": [function for entry in entries for function in entry.functions],
-        "plans": [plan for entry in entries for plan in entry.plans],
-        "open_size": any(entry.open_size for entry in entries),
+        "plans": [entry.plan for entry in entries if entry.plan],
+        "open_sizes": any(entry.sizes for entry in entries),
         "single": len(entries) == 1,
         "variables": variables,
         "members": members,
@@ -486,8 +513,10 @@ def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Var
         {
             "entry": entry,
             "batch": call.batch,
-            "size": call.size,
-            "args": ", ".join(str(size) for size in (call.batch, call.size) if size),
+            "sizes": call.sizes,
+            "args": "".join(
+                [f", {call.batch}" * (call.batch > 0), f", {{{', '.join(map(str, call.sizes))}}}" * bool(call.sizes)]
+            ),
             "step": step,
             "restored": restored[step],
         }
@@ -564,18 +593,24 @@ def _entry(
         member = _member(tensor, get=f"impl.places[{place}]", batched=tensor.batched)
         member = dataclasses.replace(member, place=place, setter=setters[tensor.cpp_name], own=f"impl.arena + {offset}")
         if tensor.axes:
-            note = f", of which a run uses the first *{entry.size}() in dimension " + " and ".join(
-                map(str, tensor.axes)
-            )
+            used = [f"*{entry.sizes[axis.size].name}() in dimension {axis.dim}" for axis in tensor.axes]
+            note = f", of which a run uses the first {', '.join(used)}"
             member = dataclasses.replace(member, note=note, used=_used(tensor))
-        elif tensor.cpp_name == entry.size:
-            member = dataclasses.replace(member, note=f", 1 to {entry.buckets[-1]}, which it is at the start")
+        elif (index := entry.open_size(tensor)) is not None:
+            largest = entry.sizes[index].buckets[-1]
+            member = dataclasses.replace(member, note=f", 1 to {largest}, which it is at the start")
         inputs.append(_Edge(member, tensor))
     outputs = _outputs(entry, compiled[0], arena, setters, places)
     written = [use for use in entry.variables if use.written]
     made = tuple(_function(function, inputs, outputs, variables, arena) for function in compiled)
     # A function's name never ends in a digit, because an underscore follows.
-    plan = f"plan{manifest.entry_points.index(entry)}"
+    plan = Plan(
+        f"plan{manifest.entry_points.index(entry)}",
+        f"::tfaot::BatchPlan<{len(made)}, {len(entry.buckets)}, {len(entry.sizes)}>",
+        made,
+        entry.buckets,
+    )
+    members = {edge.member.cpp_name: edge.member for edge in inputs}
     return Entry(
         entry.name,
         entry.cpp_name,
@@ -583,25 +618,20 @@ def _entry(
         tuple(edge.member for edge in inputs),
         tuple(edge.member for edge in outputs),
         made,
-        tuple(
-            Plan(
-                plan + (f"_n{bucket}" if bucket else ""),
-                tuple(function for function in made if function.bucket == bucket),
-            )
-            for bucket in entry.buckets or (0,)
-            if entry.batch_sizes
-        ),
+        plan if entry.batch_sizes or entry.sizes else None,
+        bool(entry.batch_sizes),
         bool(written),
         tuple(variables[use.variable].member for use in written),
-        next((edge.member for edge in inputs if edge.member.cpp_name == entry.size), None),
-        entry.buckets,
+        tuple(OpenSize(members[size.name], size.buckets) for size in entry.sizes),
     )
 
 
 def _used(tensor: Input) -> tuple[str, ...]:
     """Returns expressions for the sizes that a run uses of an input."""
     used = ["rows" if tensor.batched else str(tensor.shape[0]), *map(str, tensor.shape[1:])]
-    return tuple("size" if axis in tensor.axes else size for axis, size in enumerate(used))
+    for axis in tensor.axes:
+        used[axis.dim] = f"sizes[{axis.size}]"
+    return tuple(used)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -611,11 +641,11 @@ class _Edge:
     member: Member
     tensor: Input | Output
 
-    def bytes(self, batch: int, bucket: int) -> int:
+    def bytes(self, batch: int, buckets: Sequence[int]) -> int:
         """Returns its size in a compiled function, or 0 if that is known only at run time, and there are several functions."""
         if isinstance(self.tensor, Input):
-            return math.prod(self.tensor.at(batch, bucket)) * dtypes.BY_NAME[self.tensor.dtype].bytes
-        if self.tensor.size and bucket:
+            return math.prod(self.tensor.at(batch, buckets)) * dtypes.BY_NAME[self.tensor.dtype].bytes
+        if self.tensor.size and buckets:
             return 0
         return self.member.row_bytes * batch if self.member.batched else self.member.bytes
 
@@ -628,7 +658,7 @@ def _outputs(
     function = _function_name(compiled)
     sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
     for index, output in enumerate(entry.outputs):
-        copied = output.batched or bool(entry.size)
+        copied = output.batched or bool(entry.sizes)
         offset, place = arena.place(output.bytes) if copied else -1, next(places)
         result = f"impl.{function}.result_data({index})"
         size = ""
@@ -662,7 +692,7 @@ def _function(
     variables: Sequence[Variable],
     arena: _Arena,
 ) -> Function:
-    entry, batch, bucket = compiled.entry_point, compiled.batch, compiled.bucket
+    entry, batch, buckets = compiled.entry_point, compiled.batch, compiled.buckets
     results = len(outputs) + len(entry.sized)
     uses = [(variables[use.variable].member, use.written) for use in entry.variables]
     written = [member for member, is_written in uses if is_written]
@@ -675,12 +705,12 @@ def _function(
         type="::" + compiled.internal_class,
         cost="::" + compiled.cost,
         batch=batch,
-        bucket=bucket,
+        sizes=(*[batch] * (batch > 0), *buckets),
         num_args=len(inputs) + len(uses),
         num_results=results + len(written),
-        arg_bytes=(*(edge.bytes(batch, bucket) for edge in inputs), *(member.bytes for member, _ in uses)),
+        arg_bytes=(*(edge.bytes(batch, buckets) for edge in inputs), *(member.bytes for member, _ in uses)),
         result_bytes=(
-            *(edge.bytes(batch, bucket) for edge in outputs),
+            *(edge.bytes(batch, buckets) for edge in outputs),
             *(4 * len(output.shape) for output in entry.sized),
             *(member.bytes for member in written),
         ),
@@ -717,7 +747,7 @@ def _in_parts(edge: _Edge) -> bool:
 
 
 def _feed(index: int, edge: _Edge, compiled: functions.Function, arena: _Arena) -> Rows:
-    member, padded = edge.member, arena.place(edge.bytes(compiled.batch, compiled.bucket))
+    member, padded = edge.member, arena.place(edge.bytes(compiled.batch, compiled.buckets))
     assert isinstance(edge.tensor, Input)
     if not member.used:
         return Rows(index, member.place, member.row_bytes, padded, member.batched)
@@ -729,13 +759,13 @@ def _feed(index: int, edge: _Edge, compiled: functions.Function, arena: _Arena) 
         member.batched,
         value_bytes=dtypes.BY_NAME[edge.tensor.dtype].bytes,
         whole=edge.tensor.shape,
-        part=edge.tensor.at(compiled.batch, compiled.bucket),
+        part=edge.tensor.at(compiled.batch, compiled.buckets),
         used=member.used,
     )
 
 
 def _function_name(function: functions.Function) -> str:
-    return functions.stem(function.entry_point.cpp_name, function.batch, function.bucket).replace(".", "_") + "_"
+    return functions.stem(function.entry_point.cpp_name, function.batch, function.buckets).replace(".", "_") + "_"
 
 
 def _member(

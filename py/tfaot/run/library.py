@@ -176,8 +176,13 @@ class Tensor:
     """Whether the sizes are bounds of those that a run gives."""
     written: bool
     """Whether it is a variable that the model assigns."""
-    axes: tuple[int, ...] = ()
-    """The dimensions of an input that have the entry point's open size."""
+    axes: tuple[tuple[int, int], ...] = ()
+    """The dimensions of an input that have an open size of the entry point, and which."""
+
+    @property
+    def open_dims(self) -> frozenset[int]:
+        """The dimensions that have an open size."""
+        return frozenset(dim for dim, _ in self.axes)
 
     def numpy(self) -> np.dtype[Any]:
         """Returns NumPy's dtype.
@@ -200,7 +205,7 @@ class Tensor:
 
     def __str__(self) -> str:
         sizes = [
-            f"≤{size}" if self.bounded or axis in self.axes or (self.batched and not axis) else str(size)
+            f"≤{size}" if self.bounded or axis in self.open_dims or (self.batched and not axis) else str(size)
             for axis, size in enumerate(self.shape)
         ]
         return f"{self.member}: {self.dtype}[{', '.join(sizes)}]"
@@ -216,8 +221,8 @@ class Signature:
     outputs: tuple[Tensor, ...]
     max_batch: int
     """The largest batch; 0 if it takes no batch."""
-    open_size: Tensor | None = None
-    """The input that is the open size."""
+    sizes: tuple[Tensor, ...] = ()
+    """The inputs that are open sizes."""
 
     def __str__(self) -> str:
         outputs = ", ".join(map(str, self.outputs))
@@ -263,10 +268,11 @@ class Library:
     def _entry_point(self, index: int) -> Signature:
         entry = CEntryPoint()
         self.api.describe_entry_point(index, ctypes.byref(entry))
-        described = self._entries[index]  # that of a library of an earlier release has no open size
+        described = self._entries[index]
         inputs = tuple(
             dataclasses.replace(
-                self._tensor(place, self.api.describe_input, index, place), axes=tuple(tensor.get("axes", ()))
+                self._tensor(place, self.api.describe_input, index, place),
+                axes=tuple((axis["dim"], axis["size"]) for axis in tensor["axes"]),
             )
             for place, tensor in enumerate(described["inputs"])
         )
@@ -276,7 +282,7 @@ class Library:
             inputs,
             tuple(self._tensor(place, self.api.describe_output, index, place) for place in range(entry.outputs)),
             entry.max_batch,
-            next((tensor for tensor in inputs if tensor.member == described.get("size")), None),
+            tuple(tensor for size in described["sizes"] for tensor in inputs if tensor.member == size["name"]),
         )
 
     def _tensor(self, index: int, describe: Any, *place: int) -> Tensor:

@@ -300,7 +300,7 @@ class EntryPoint:
         values = self._taken({**(inputs or {}), **named})
         rows = self._rows(values, batch)
         for tensor, value in values.items():
-            used = [slice(size) if axis in tensor.axes else slice(None) for axis, size in enumerate(value.shape)]
+            used = [slice(size) if axis in tensor.open_dims else slice(None) for axis, size in enumerate(value.shape)]
             state.input(self.signature, tensor)[(slice(rows), *used[1:]) if tensor.batched else tuple(used)] = value
         status = instance.api.run(instance.handle, self.signature.index, rows)
         if status == lib.CANCELLED:
@@ -331,9 +331,9 @@ class EntryPoint:
                     do='pass one of these, or load the model with unknown_inputs="ignore"',
                 )
             self._state.notes.setdefault(name, f"{self.signature.name}() ignored {name!r}, which isn't an input")
-        size = self.signature.open_size
-        if size is not None and values and size not in values:
-            values[size] = self._size(values, size)
+        for index, size in enumerate(self.signature.sizes):
+            if values and size not in values:
+                values[size] = self._size(values, index, size)
         missing = [tensor for tensor in self.signature.inputs if tensor not in values]
         if offered and missing:
             raise TfaotError(
@@ -343,14 +343,19 @@ class EntryPoint:
             )
         return values
 
-    def _size(self, values: Mapping[Tensor, Array], size: Tensor) -> Array:
-        """Returns the open size, on which the inputs agree."""
-        sizes = {f"{tensor.member} has {value.shape[axis]}" for tensor, value in values.items() for axis in tensor.axes}
-        lengths = {value.shape[axis] for tensor, value in values.items() for axis in tensor.axes}
+    def _size(self, values: Mapping[Tensor, Array], index: int, size: Tensor) -> Array:
+        """Returns an open size, on which the inputs agree."""
+        places = [
+            (tensor.member, value.shape[dim])
+            for tensor, value in values.items()
+            for dim, own in tensor.axes
+            if own == index
+        ]
+        lengths = {length for _, length in places}
         if len(lengths) > 1:
             raise TfaotError(
-                f"{self._state.library.name}: the inputs of {self.signature.name}() have different sizes",
-                exists=listed(sorted(sizes)),
+                f"{self._state.library.name}: the inputs of {self.signature.name}() have different sizes of {size.member}",
+                exists=listed(sorted({f"{name} has {length}" for name, length in places})),
                 do=f"pass the same size everywhere, or {size.member} with the one to use",
             )
         return np.array(lengths.pop() if lengths else 0, np.int32)

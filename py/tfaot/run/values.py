@@ -39,7 +39,7 @@ def find(tensors: tuple[Tensor, ...], name: str, entry_point: str = "") -> Tenso
 
 
 def converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Returns values of a tensor's dtype and shape. A batch can have fewer rows, and an open size can be smaller.
+    """Returns values of a tensor's dtype and shape. A batch can have fewer rows, and open sizes can be smaller.
 
     Raises:
       TfaotError: they have another shape, or a dtype whose values the tensor's can't hold.
@@ -54,7 +54,7 @@ def converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> A
             do=f'convert the values if you want this: value.astype("{tensor.dtype}")',
         )
     expected = array.ndim == len(shape) and all(
-        size == length or (tensor.batched and not axis) or (axis in tensor.axes and 1 <= size <= length)
+        size == length or (tensor.batched and not axis) or (axis in tensor.open_dims and 1 <= size <= length)
         for axis, (size, length) in enumerate(zip(array.shape, shape, strict=True))
     )
     if not expected:

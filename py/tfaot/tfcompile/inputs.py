@@ -88,8 +88,8 @@ def positional(config: str, function: Function, folder: str) -> str:
 
     message = _parsed(config)
     for feed, tensor in zip(message.feed, function.entry_point.inputs, strict=True):
-        sizes = tensor.at(function.batch, function.bucket)
-        for axis in {*tensor.axes, *([0] if tensor.batched else [])}:
+        sizes = tensor.at(function.batch, function.buckets)
+        for axis in {*(axis.dim for axis in tensor.axes), *([0] if tensor.batched else [])}:
             feed.shape.dim[axis].size = sizes[axis]
     # A config lists the sizes of bounded outputs after all others. They have no batch.
     for fetch, output in zip(message.fetch, function.entry_point.outputs, strict=False):

@@ -292,8 +292,8 @@ class Probe:
         runner = runner or self._runner
         call = self._calls[step]
         tensors = zip(call.entry.inputs, call.inputs, inputs, strict=True)
-        # Another open size would give results of another shape.
-        inputs = [own if tensor.cpp_name == call.entry.size else value for tensor, own, value in tensors]
+        # Other open sizes would give results of another shape.
+        inputs = [value if call.entry.open_size(tensor) is None else own for tensor, own, value in tensors]
         # Except for the changed ones, all variables have their values from this call.
         written = {variable.name: self._initial[variable.name] for variable in self._manifest.written}
         runner.assign((written | dict(self._states[step]) | dict(variables)).items())

@@ -71,12 +71,16 @@ class _Padded:
         nodes = program.nodes()
         self._inputs: dict[str, list[int]] = {}
         """By feed, the dimensions that have the size."""
+        sizes = set[str]()
         for cut in cuts:
             ends = nodes[tensor_name(cut.input[2])[0]].input
             mask = cut.attr["end_mask"].i
             axes = [axis for axis in range(len(ends)) if not mask >> axis & 1]
-            self._size = ends[axes[0]]
+            sizes |= {ends[axis] for axis in axes}
             self._inputs[cut.input[0]] = axes
+        if len(sizes) > 1:
+            raise _Unproven(cuts[0].name, "cuts to one of several sizes, and the proof follows one")
+        (self._size,) = sizes
         feed = next(iter(self._inputs))
         shape = program.feeds[f"{feed}:0" if ":" not in feed else feed].shape or ()
         self._bucket = shape[self._inputs[feed][0]] or 0

@@ -1,4 +1,4 @@
-"""Gives an entry point its open size as an input, and cuts the inputs that have it to that size.
+"""Gives an entry point its open sizes as inputs, and cuts the inputs that have them to these sizes.
 
 XLA has memory for the largest size, and counts how much of it is used. Whatever is behind the end of an input affects no result, so
 results are those of TensorFlow for inputs of that size.
@@ -14,52 +14,56 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core import caller
 from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Axis
 from tfaot.export.traced import Dims, Edge, Function, shown
 from tfaot.graph.attributes import attribute, type_attribute
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.ops import OPEN_SIZE
 
 
-def opened(function: Function, dims: Dims, name: str, largest: int, what: str) -> Function:
-    """Returns the function with one more input, the size, and inputs that are cut to it.
+def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], what: str) -> Function:
+    """Returns the function with the sizes as further inputs, and inputs that are cut to them.
 
     Args:
-      function: an entry point, in whose inputs the size is open.
+      function: an entry point, in whose inputs the sizes are open.
       dims: what the target says about dimensions.
-      name: the size's name.
-      largest: its largest bucket, which the inputs' shapes get.
+      sizes: buckets, by the size's name. The inputs' shapes get the largest.
       what: names the model, for messages.
 
     Raises:
-      TfaotError: no input has the size, or an input has its name.
+      TfaotError: no input has a size, or an input has its name.
     """
-    axes = {edge.name: dims.axes(edge) for edge in function.inputs}
-    inputs = [f"{edge.label} {shown(edge.shape)}" for edge in function.inputs]
-    if not any(axes.values()):
+    if not sizes:
+        return function
+    named = {edge.name: dims.axes(edge) for edge in function.inputs}
+    inputs = "; ".join(f"{edge.label} {shown(edge.shape)}" for edge in function.inputs)
+    used = {name for axes in named.values() for name in axes.values()}
+    if missing := [name for name in sizes if name not in used]:
         raise TfaotError(
-            f"{what}: no input of {function.name} has the size {name}",
-            exists="; ".join(inputs) or "no inputs",
+            f"{what}: no input of {function.name} has the size {missing[0]}",
+            exists=inputs or "no inputs",
             do=f"name it in {caller.option('dims')}, or compile {function.name} in a model of its own",
         )
-    if name in {edge.label for edge in function.inputs}:
+    if taken_names := [edge.label for edge in function.inputs if edge.label in sizes]:
         raise TfaotError(
-            f"{what}: {function.name} has an input called {name}, like the size",
-            exists="; ".join(inputs),
+            f"{what}: {function.name} has an input called {taken_names[0]}, like the size",
+            exists=inputs,
             do=f"give the size another name in {caller.option('dims')} and {caller.option('sizes')}",
         )
     graph = graph_pb2.GraphDef()
     graph.CopyFrom(function.graph)
     taken = {node.name for node in graph.node}
-    size = take(name, taken)
     sources = dict(function.sources)
-    added = [node_def_pb2.NodeDef(name=size, op="Placeholder")]
-    added[0].attr["dtype"].type = types_pb2.DT_INT32
-    added[0].attr["shape"].shape.SetInParent()
+    placeholders = {name: take(name, taken) for name in sizes}
+    added = [node_def_pb2.NodeDef(name=name, op="Placeholder") for name in placeholders.values()]
+    for placeholder in added:
+        placeholder.attr["dtype"].type = types_pb2.DT_INT32
+        placeholder.attr["shape"].shape.SetInParent()
     cut: dict[str, str] = {}
     for edge in function.inputs:
-        if axes[edge.name]:
+        if axes := named[edge.name]:
             node = tensor_name(edge.name)[0]
-            nodes = _cut(edge, axes[edge.name], size, taken)
+            nodes = _cut(edge, {dim: placeholders[name] for dim, name in axes.items()}, taken)
             added += nodes
             cut[node] = nodes[-1].name
             sources |= {each.name: edge.source for each in nodes if edge.source}
@@ -71,47 +75,52 @@ def opened(function: Function, dims: Dims, name: str, largest: int, what: str) -
         function,
         graph=graph,
         inputs=(
-            *(_at(edge, axes[edge.name], largest) for edge in function.inputs),
-            Edge(f"{size}:0", name, types_pb2.DT_INT32, (), open_size=True),
+            *(_at(edge, named[edge.name], sizes) for edge in function.inputs),
+            *(
+                Edge(f"{placeholder}:0", name, types_pb2.DT_INT32, (), open_size=True)
+                for name, placeholder in placeholders.items()
+            ),
         ),
         sources=sources,
     )
 
 
 def fixed(
-    graph: graph_pb2.GraphDef, placeholder: str, size: int, inputs: Mapping[str, Sequence[int]]
+    graph: graph_pb2.GraphDef, sizes: Mapping[str, int], shapes: Mapping[str, Mapping[int, int]]
 ) -> graph_pb2.GraphDef:
-    """Returns the graph for one size, which is a constant.
+    """Returns the graph for sizes that are constants.
 
     Args:
       graph: the whole graph; stays unchanged.
-      placeholder: the input that is the size.
-      size: its value.
-      inputs: by the inputs that have it, where.
+      sizes: their values, by the inputs that are sizes.
+      shapes: sizes of dimensions, by the inputs that have them.
     """
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph)
     for node in result.node:
-        if node.name == placeholder:
+        if node.name in sizes:
             del node.attr["shape"]
             node.op = "Const"
-            node.attr["value"].CopyFrom(attribute(np.array(size, np.int32)))
-        for axis in inputs.get(node.name, ()):
-            node.attr["shape"].shape.dim[axis].size = size
+            node.attr["value"].CopyFrom(attribute(np.array(sizes[node.name], np.int32)))
+        for dim, size in shapes.get(node.name, {}).items():
+            node.attr["shape"].shape.dim[dim].size = size
     return result
 
 
-def _at(edge: Edge, axes: Sequence[int], largest: int) -> Edge:
-    shape = tuple(largest if axis in axes else size for axis, size in enumerate(edge.shape or ()))
-    return dataclasses.replace(edge, shape=shape, axes=tuple(axes))
+def _at(edge: Edge, axes: Mapping[int, str], sizes: Mapping[str, Sequence[int]]) -> Edge:
+    names = [*sizes]
+    shape = tuple(sizes[axes[dim]][-1] if dim in axes else size for dim, size in enumerate(edge.shape or ()))
+    places = tuple(Axis(dim, names.index(name)) for dim, name in sorted(axes.items()))
+    return dataclasses.replace(edge, shape=shape, axes=places)
 
 
-def _cut(edge: Edge, axes: Sequence[int], size: str, taken: set[str]) -> list[node_def_pb2.NodeDef]:
-    """Returns the nodes of `value[:, :size]`. The last one is the result."""
+def _cut(edge: Edge, axes: Mapping[int, str], taken: set[str]) -> list[node_def_pb2.NodeDef]:
+    """Returns the nodes of `value[:, :size]`, given the sizes by dimension. The last one is the result."""
     source, rank = tensor_name(edge.name)[0], len(edge.shape or ())
+    name = "_".join(dict.fromkeys(axes.values()))
 
     def node(op: str, operands: Sequence[str], **attributes: object) -> node_def_pb2.NodeDef:
-        made = node_def_pb2.NodeDef(name=take(f"{source}/{size}", taken), op=op, input=operands)
+        made = node_def_pb2.NodeDef(name=take(f"{source}/{name}", taken), op=op, input=operands)
         for key, value in attributes.items():
             made.attr[key].CopyFrom(attribute(value))
         return made
@@ -120,7 +129,7 @@ def _cut(edge: Edge, axes: Sequence[int], size: str, taken: set[str]) -> list[no
     zero, zeros, ones = (
         node("Const", [], dtype=int32, value=np.array(value, np.int32)) for value in (0, [0] * rank, [1] * rank)
     )
-    ends = [size if axis in axes else zero.name for axis in range(rank)]
+    ends = [axes.get(axis, zero.name) for axis in range(rank)]
     end = node("Pack", ends, N=rank, T=int32, axis=0)
     every = (1 << rank) - 1
     return [
@@ -135,6 +144,6 @@ def _cut(edge: Edge, axes: Sequence[int], size: str, taken: set[str]) -> list[no
             ellipsis_mask=0,
             new_axis_mask=0,
             shrink_axis_mask=0,
-            **{OPEN_SIZE: size},
+            **{OPEN_SIZE: name},
         ),
     ]
