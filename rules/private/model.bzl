@@ -253,9 +253,9 @@ def tf_model(
       saved_model_tags: (list[str]) tags of a SavedModel's meta graph, by default `["serve"]`
       saver: (Label) of a GraphDef, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
-      sizes: (dict[str, list[int]]) a size that differs from call to call, such as a length: its name, and the sizes to compile for, in
-        increasing order: `{"time": [16, 64, 256]}`. `dims` says where inputs have it: `{"tokens": [None, "time"]}`. The class takes
-        any size up to the largest (docs/guide/sizes.md).
+      sizes: (dict[str, list[int]]) sizes that differ from call to call, such as lengths: by name, what to compile for, in increasing
+        order: `{"time": [16, 64, 256]}`. `dims` says where inputs have them: `{"tokens": [None, "time"]}`. The class takes any
+        size up to the largest (docs/guide/sizes.md).
       state: (dict[str, str]) of a Python file of JAX, arguments that become variables of the class, and where results have their
         new values: `{"params": "params"}`, or `{"params": "0"}` in a tuple. An argument that is only read has an empty one.
       weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial

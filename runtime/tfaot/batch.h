@@ -18,9 +18,10 @@ namespace tfaot {
 
 // Which of kFunctions compiled functions to run next. A batch's plan costs the
 // least of all ways to split it, including the padding of the last part. Among
-// ways with the same cost, it uses the larger parts. There is a plan for each of
-// kBuckets products of the buckets of kSizes open sizes. It uses all functions
-// with room for them, and those with the least room where costs are the same.
+// ways with the same cost, it uses the larger parts. There is a plan for each
+// of kBuckets products of the buckets of kSizes open sizes. It uses all
+// functions with room for them, and those with the least room where costs are
+// the same.
 //
 // Takes one byte for each plan and row of the largest batch. Immutable.
 template <std::size_t kFunctions, std::size_t kBuckets = 1,
@@ -29,10 +30,10 @@ class BatchPlan {
  public:
   using Buckets = std::array<std::array<std::int64_t, kSizes>, kBuckets>;
 
-  // For batches of 1 to `most` rows. For each of `buckets`, which are ascending,
-  // there are as many functions. `batches` are their batch sizes, ascending, or
-  // zeros if there are no batches, and `costs` the costs of one run of each, in
-  // any unit. Throws std::bad_alloc.
+  // For batches of 1 to `most` rows. For each of `buckets`, which are
+  // ascending, there are as many functions. `batches` are their batch sizes,
+  // ascending, or zeros if there are no batches, and `costs` the costs of one
+  // run of each, in any unit. Throws std::bad_alloc.
   BatchPlan(const std::array<std::int64_t, kFunctions>& batches,
             const std::array<double, kFunctions>& costs, std::int64_t most,
             const Buckets& buckets = {})

@@ -23,8 +23,8 @@ std::size_t BucketOf(const std::int64_t (&buckets)[kBuckets],
   return index;
 }
 
-// An open size as the input that it is. A number that isn't an int32 is none that
-// any class takes, as 0 is.
+// An open size as the input that it is. A number that isn't an int32 is none
+// that any class takes, as 0 is.
 inline std::int32_t AsSize(std::int64_t size) noexcept {
   return size < 0 || size > INT32_MAX ? 0 : static_cast<std::int32_t>(size);
 }

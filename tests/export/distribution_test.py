@@ -341,7 +341,7 @@ class DistributionTest(StageTest):
         text = function(f"return {REDUCE.format('tf.reduce_sum(x, keepdims=True)', 2)}").replace("[4]", "[None]")
         self.assertRegex(
             self.error_of(self.export, text, dims={"x": ("time",)}, sizes={"time": (4,)}),
-            r"model.py: the model is for 2 replicas, but has sizes\n.*\n  to do: fix each size with a number in dims, without sizes",
+            r"the model is for 2 replicas, but has sizes\n.*\n  to do: fix each size with a number in dims, without sizes",
         )
 
     def test_all_replicas_in_one_graph(self) -> None:

@@ -33,6 +33,17 @@ def model(x, mask, scale):
 """
 """A model in which padding would change every result."""
 
+TWO = """\
+import tensorflow as tf
+
+
+def model(query, key, mask):
+    weights = tf.nn.softmax(tf.einsum("bqd,bkd->bqk", query, key) + mask)
+    return {"weights": weights, "mixed": weights @ key, "most": tf.reduce_max(weights @ key, 1)}
+"""
+"""A model of two sequences, whose lengths have nothing to do with each other."""
+SHAPES = {"query": (2, 5, 3), "key": (2, 7, 3), "mask": (5, 7)}
+
 SIGNATURE = {"x": "float32[None, None, 3]", "mask": "float32[None, None]", "scale": "float32"}
 DIMS: dict[str, tuple[int | str | None, ...]] = {"x": (None, "time", None), "mask": (None, "time")}
 
@@ -168,6 +179,67 @@ class SizesTest(StageTest):
             [("x", (5,), (Axis(0, 0),)), ("frames", (), ())],
         )
         self.compile(exported, buckets=(5,))
+
+    def test_several(self) -> None:
+        """Protects models with several sizes: each input is cut to its own, and results are those of the model itself."""
+        from tensorflow.core.framework import graph_pb2
+
+        from tfaot.core import isolate
+        from tfaot.verify.runner import Runner
+
+        exported = self.export(
+            TWO,
+            batch_sizes=(1, 2),
+            dims={"query": (None, "target", 3), "key": (None, "source", 3), "mask": ("target", "source")},
+            signature={
+                "query": "float32[None, None, 3]",
+                "key": "float32[None, None, 3]",
+                "mask": "float32[None, None]",
+            },
+            sizes={"source": (2, 7), "target": (3, 5)},
+        )
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual(entry.sizes, (OpenSize("source", (2, 7)), OpenSize("target", (3, 5))))
+        self.assertEqual(
+            {tensor.cpp_name: (tensor.shape, tensor.axes) for tensor in entry.inputs},
+            {
+                "query": ((2, 5, 3), (Axis(1, 1),)),
+                "key": ((2, 7, 3), (Axis(1, 0),)),
+                "mask": ((5, 7), (Axis(0, 1), Axis(1, 0))),
+                "source": ((), ()),
+                "target": ((), ()),
+            },
+        )
+        self.assertEqual(
+            {output.cpp_name: (output.shape, bool(output.size)) for output in entry.outputs},
+            {"most": ((2, 3), False), "mixed": ((2, 5, 3), True), "weights": ((2, 5, 7), True)},
+        )
+
+        def work() -> list[str]:
+            with open(exported.path("graph"), "rb") as file:
+                run = Runner(exported.manifest, graph_pb2.GraphDef.FromString(file.read()))
+            run.assign(exported.variables.items())
+            namespace: dict[str, Any] = {}
+            exec(TWO, namespace)
+            rng = np.random.default_rng(0)
+            whole = {name: rng.standard_normal(size, np.float32) for name, size in SHAPES.items()}
+            wrong = list[str]()
+            for source, target in itertools.product(range(1, 8), range(1, 6)):
+                used = {"query": np.s_[:, :target], "key": np.s_[:, :source], "mask": np.s_[:target, :source]}
+                padded = [np.full_like(value, np.nan) for value in whole.values()]
+                for array, (name, part) in zip(padded, used.items(), strict=True):
+                    array[part] = whole[name][part]
+                want = namespace["model"](**{name: whole[name][part] for name, part in used.items()})
+                got = run.outputs(entry, (*padded, np.int32(source), np.int32(target)))
+                wrong += [
+                    f"{output.cpp_name} of {source}, {target}"
+                    for output, value in zip(entry.outputs, got, strict=True)
+                    if not np.array_equal(value, np.asarray(want[output.cpp_name]))
+                ]
+            return wrong
+
+        self.assertEqual(isolate.run_isolated(work, what="running"), [])
+        self.compile(exported, batch=2, buckets=(7, 3))
 
     def test_finished_models(self) -> None:
         """Protects other ways in: a SavedModel of Keras with its mask, and a GraphDef, whose graphs were built with open sizes."""

@@ -184,9 +184,7 @@ def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
             entry,
             batch,
             buckets,
-            f"p/{name}.{entry}.b{batch}{stem('', 0, buckets)}.executor.h"
-            if len(keys) > 1
-            else f"p/{name}.executor.h",
+            f"p/{name}.{entry}.b{batch}{stem('', 0, buckets)}.executor.h" if len(keys) > 1 else f"p/{name}.executor.h",
         )
         for entry, batch, buckets in keys
     )
@@ -331,8 +329,8 @@ class GoldenTest(RenderTest):
                 str(raised.exception),
                 f"a::Family: the stage got the wrong functions: {shown}\n"
                 f"  found: the manifest has {named_by_all}\n"
-                "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none, "
-                "and a bucket of each of its open sizes",
+                "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has "
+                "none, and a bucket of each of its open sizes",
             )
         alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, (), "x.h")], embed=True)
         self.assertEqual(alone["private_headers"], ["x.h"], "the only entry point may go without its name")
@@ -341,7 +339,17 @@ class GoldenTest(RenderTest):
             [f.type for f in reverse["functions"]],
             [
                 f"::tfaot_internal::M1a6Family{end}"
-                for end in ["_0", "_1_b1", "_1_b8", "_2_b1_n4", "_2_b8_n4", "_2_b1_n16", "_2_b8_n16", "_3_n16x1", "_3_n16x3"]
+                for end in [
+                    "_0",
+                    "_1_b1",
+                    "_1_b8",
+                    "_2_b1_n4",
+                    "_2_b8_n4",
+                    "_2_b1_n16",
+                    "_2_b8_n16",
+                    "_3_n16x1",
+                    "_3_n16x3",
+                ]
             ],
         )
 

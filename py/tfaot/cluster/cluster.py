@@ -151,7 +151,7 @@ def cluster(request: Request) -> None:
         )
     source = request.model.open()
     name = request.entry_points[0][1] if request.entry_points else source.default_entry_point
-    dims = _Open(request.dims_with(None))
+    dims = _Open(request.dims_with({}))
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
     unfilled = {node.name for node in function.graph.node if node.op in PLACEHOLDERS | tables.TABLES}

@@ -10,7 +10,6 @@ from tfaot.core import names
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import EntryPoint, Manifest
 
-
 Key = tuple[str, int, tuple[int, ...]]
 """The name of an entry point, a batch size, 0 if it has no batch, and a bucket of each of its open sizes."""
 
@@ -117,7 +116,9 @@ def _name(manifest: Manifest, entry_point: str) -> str:
 
 def _differs(manifest: Manifest, named: Sequence[Key]) -> TfaotError:
     def shown(functions: Sequence[Key]) -> str:
-        return listed([(name or "the only entry point") + sizes_of(*sizes) for name, *sizes in functions])
+        return listed(
+            [(name or "the only entry point") + sizes_of(batch, buckets) for name, batch, buckets in functions]
+        )
 
     return TfaotError(
         f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",

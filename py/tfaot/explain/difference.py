@@ -348,7 +348,9 @@ def _batches(sizes: Sequence[int]) -> str:
 def _open_sizes(sizes: Sequence[OpenSize]) -> str:
     if not sizes:
         return "no open size"
-    return "open sizes: " + "; ".join(f"{size.name} with the buckets {_and([*map(str, size.buckets)])}" for size in sizes)
+    return "open sizes: " + "; ".join(
+        f"{size.name} with the buckets {_and([*map(str, size.buckets)])}" for size in sizes
+    )
 
 
 def _shown(tensor: Tensor) -> str:

@@ -44,7 +44,7 @@ def check(request: ModelRequest) -> Report:
     entry_points = [_entry_point(source, name, request, labels) for name in names]
     try:
         if labels:
-            AssumedDims(request.dims_with(None), batched=False).check_used(request.model.path, labels)
+            AssumedDims(request.dims_with({}), batched=False).check_used(request.model.path, labels)
     except TfaotError as error:
         return failed(request, error)
     return Report.of(tf.__version__, request.model.path, entry_points)
@@ -116,7 +116,9 @@ def _default(source: Source) -> tuple[str, ...]:
 
 def _entry_point(source: Source, name: str, request: ModelRequest, labels: set[str]) -> EntryPoint:
     """Checks an entry point, and adds its inputs to `labels`."""
-    dims = AssumedDims(request.dims_with({name: own[-1] for name, own in request.buckets.items() if own}), batched=False)
+    dims = AssumedDims(
+        request.dims_with({name: own[-1] for name, own in request.buckets.items() if own}), batched=False
+    )
     try:
         function = source.function(name, dims)
         frozen = _frozen(request, function)
