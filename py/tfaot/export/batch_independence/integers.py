@@ -48,8 +48,8 @@ def computed(instruction: Instruction, operands: Sequence[Integers | None]) -> I
     if len(constants) < len(operands) or not constants:
         return None
     if op == "slice":
-        (cut,) = attributes.slice_dimensions
-        return constants[0][cut.start : cut.limit : cut.stride]
+        cuts = attributes.slice_dimensions  # a scalar has none
+        return constants[0][cuts[0].start : cuts[0].limit : cuts[0].stride] if cuts else constants[0]
     if op == "broadcast" and len(constants[0]) == 1:
         return tuple(constants[0] * instruction.count)
     if op == "concatenate":
