@@ -295,11 +295,11 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             "--state applies only to Python files with --framework jax",
             do="remove it; variables of TensorFlow are state by themselves, and tfaot.jax.export takes the state of its programs",
         )
-    shapes = (
+    dims, sizes = (
         {key: requests.sizes(name, key, text) for key, text in (values[name] or {}).items()}
         for name in ("dims", "sizes")
     )
-    buckets.check(*shapes, values["batch_sizes"] or ())
+    buckets.check(dims, sizes, values["batch_sizes"] or ())
     numbers = [(name, values[name]) for name in ("golden_steps", "max_batch", "replicas")]
     for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
         if number is not None and int(number) < 1:

@@ -53,6 +53,7 @@ def check(
     if sizes and math.prod(counts.values()) > MOST:
         raise TfaotError(
             f"{caller.option('sizes')} makes {math.prod(counts.values())} functions of each entry point",
-            exists=" × ".join(f"{count} of {name}" for name, count in counts.items()) + f", and a class has at most {MOST}",
+            exists=" × ".join(f"{count} of {name}" for name, count in counts.items())
+            + f", and a class has at most {MOST}",
             do="list fewer buckets, far from each other: each run uses one that has room",
         )
