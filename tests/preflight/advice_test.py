@@ -194,9 +194,9 @@ class ModelsTest(harness.StageTest):
         exported = self.export(model, **options)
         entry_points = exported.manifest.entry_points
         for entry in entry_points:
-            batch, bucket = (entry.variants or [(0, 0)])[0]
+            batch, buckets = entry.variants[0]
             name = entry.name if len(entry_points) > 1 else ""
-            self.compile(exported, entry_point=name, batch=batch, bucket=bucket)
+            self.compile(exported, entry_point=name, batch=batch, buckets=buckets)
         if verify:
             exported.goldens(unseen=unseen)
 
