@@ -20,6 +20,7 @@ from tfaot import run as tfaot_run
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples/fc/fc_aot.package.tar.gz"
 PROGRAM = ROOT / "examples/embedding/cmake"
+REPLICAS = ROOT / "examples/distributed"
 
 
 def executed(*command: str, cwd: Path, **env: str) -> str:
@@ -39,11 +40,20 @@ class PackageTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def unpacked(self) -> Path:
+    def unpacked(self, package: Path = PACKAGE) -> Path:
         """Unpacks the archive, and returns the package's folder."""
-        with tarfile.open(PACKAGE) as archive:
+        with tarfile.open(package) as archive:
             archive.extractall(self.folder, filter="data")
-        return self.folder / "fc_aot"
+        return self.folder / package.name.partition(".")[0]
+
+    def built(self, program: Path, package: Path, target: str, *flags: str) -> str:
+        """Builds a program for a package with CMake, and returns its path."""
+        tool = str(Path(cmake.CMAKE_BIN_DIR) / "cmake")
+        build = str(self.folder / "build")
+        tools = [f"-DCMAKE_MAKE_PROGRAM={Path(cmake.__file__).parents[1] / 'bin/ninja'}", "-GNinja"]
+        executed(tool, f"-S{program}", f"-B{build}", *tools, f"-DCMAKE_PREFIX_PATH={package}", *flags, cwd=self.folder)
+        executed(tool, "--build", build, "--target", target, cwd=self.folder)
+        return f"{build}/{target}"
 
     def test_the_command_writes_the_same_bytes(self) -> None:
         """Protects the promise that Bazel and the command run one implementation with one set of flags."""
@@ -81,13 +91,21 @@ class PackageTest(unittest.TestCase):
 
     def test_cmake(self) -> None:
         """Protects users of CMake: the program of examples/embedding/cmake builds, and learns."""
-        package = self.unpacked()
-        tool = str(Path(cmake.CMAKE_BIN_DIR) / "cmake")
-        build = str(self.folder / "build")
-        tools = [f"-DCMAKE_MAKE_PROGRAM={Path(cmake.__file__).parents[1] / 'bin/ninja'}", "-GNinja"]
-        executed(tool, f"-S{PROGRAM}", f"-B{build}", *tools, f"-DCMAKE_PREFIX_PATH={package}", cwd=self.folder)
-        executed(tool, "--build", build, cwd=self.folder)
-        self.assertIn("after 30 steps", executed(f"{build}/train", cwd=self.folder))
+        program = self.built(PROGRAM, self.unpacked(), "train")
+        self.assertIn("after 30 steps", executed(program, cwd=self.folder))
+
+    def test_cmake_of_replicas(self) -> None:
+        """Protects users of CMake who train with several replicas: the programs of examples/distributed build, and learn."""
+        flags = (
+            "-DPACKAGE=fc_2_aot",
+            "-DHEADER=examples/distributed/fc_2_aot.h",
+            "-DCLASS=examples::distributed::Fc2",
+        )
+        package = self.unpacked(REPLICAS / "fc_2_aot.package.tar.gz")
+        program = self.built(REPLICAS, package, "train_threads", *flags)
+        losses = [float(line.split()[1]) for line in executed(program, "12", cwd=self.folder).splitlines()]
+        self.assertEqual(len(losses), 12)
+        self.assertLess(losses[-1], losses[0] - 0.1)
 
     def test_pkg_config(self) -> None:
         """Protects users of pkg-config: its flags build the same program, wherever the package is, and it names the weights."""
