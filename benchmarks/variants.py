@@ -128,7 +128,7 @@ class Builder:
             "render",
             f"--manifest={library}.model.json",
             "--header=model.h",
-            "--functions==0=0=executor.h",
+            "--functions==0==executor.h",
             "--embed_variables",
             "--flush_denormals",
             *(

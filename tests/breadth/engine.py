@@ -280,7 +280,7 @@ class Engine:
             render.Request(
                 manifest=str(folder / "manifest"),
                 header="model.h",
-                functions=(render.Compiled("", 0, 0, "executor.h"),),
+                functions=(render.Compiled("", 0, (), "executor.h"),),
                 embed_variables=True,
                 flush_denormals=True,
                 out_header=str(folder / "model.h"),

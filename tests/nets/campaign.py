@@ -255,7 +255,7 @@ class Group:
                 render.Request(
                     manifest=str(folder / "manifest"),
                     header="model.h",
-                    functions=(render.Compiled("", 0, 0, "executor.h"),),
+                    functions=(render.Compiled("", 0, (), "executor.h"),),
                     embed_variables=True,
                     flush_denormals=True,
                     out_header=str(folder / "model.h"),

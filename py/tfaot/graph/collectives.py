@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -276,12 +277,14 @@ def for_xla(program: Program) -> int:
     library = {function.signature.name: function for function in program.graph.library.function}
     count, orders = len(collectives), list[Any]()
 
-    def rewrite(function: str, arguments: Sequence[Shape]) -> None:
+    def rewrite(
+        function: str, arguments: Sequence[Shape], variables: Mapping[str, node_def_pb2.NodeDef] = MappingProxyType({})
+    ) -> None:
         waiting = {name: collectives.pop((place, name)) for place, name in [*collectives] if place == function}
         while True:
             body = EditableFunction(library[function], library) if function else None
             nodes = body.nodes if body else program.nodes()
-            shape = shapes_in(program, library[function], arguments) if function else shapes_of(program)
+            shape = shapes_in(program, library[function], arguments, variables) if function else shapes_of(program)
             if not waiting:
                 break
             # What depends on a collective can have a shape that only its rewrite says.
@@ -309,7 +312,11 @@ def for_xla(program: Program) -> int:
         for node in [*nodes.values()]:
             if any(_reached(node, library)):
                 called = node.attr["body" if node.op in WHILES else "f"].func.name
-                rewrite(called, [shape(operand) for operand in operands(node)])
+                names = [argument.name for argument in library[called].signature.input_arg]
+                handles = zip(names, (operand.partition(":")[0] for operand in operands(node)), strict=True)
+                handle_ops = variables or {name: one for name, one in nodes.items() if one.op == "VarHandleOp"}
+                passed = {name: handle_ops[operand] for name, operand in handles if operand in handle_ops}
+                rewrite(called, [shape(operand) for operand in operands(node)], passed)
                 _hide_rounds(FunctionTarget(body) if body else GraphTarget(program), node)
         if body:
             library[function].CopyFrom(body.function(function))

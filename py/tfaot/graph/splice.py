@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2
@@ -149,9 +150,19 @@ def shapes_of(program: Program) -> Callable[[str], Shape]:
 
 
 def shapes_in(
-    program: Program, function: function_pb2.FunctionDef, arguments: Sequence[Shape] | None = None
+    program: Program,
+    function: function_pb2.FunctionDef,
+    arguments: Sequence[Shape] | None = None,
+    variables: Mapping[str, node_def_pb2.NodeDef] = MappingProxyType({}),
 ) -> Callable[[str], Shape]:
-    """Returns the shapes of the tensors in one of a program's functions by `node:port`, for arguments of some shapes."""
+    """Returns the shapes of the tensors in one of a program's functions by `node:port`.
+
+    Args:
+      program: has the functions that this one calls.
+      function: the function.
+      arguments: their shapes.
+      variables: the VarHandleOp that an argument is, by the argument's name.
+    """
     import tensorflow as tf
     from tensorflow.python.framework import function_def_to_graph
 
@@ -159,6 +170,15 @@ def shapes_in(
         # Where functions find those that they call.
         tf.import_graph_def(graph_pb2.GraphDef(library=program.graph.library, versions=program.graph.versions))
         shapes = None if arguments is None else [tf.TensorShape(shape) for shape in arguments]
+        if variables:
+            # What reads a variable has its shape only from such an op.
+            copy, function = function, function_pb2.FunctionDef()
+            function.CopyFrom(copy)
+            for node in function.node_def:
+                node.input[:] = [f"{name}/handle:resource:0" if name in variables else name for name in node.input]
+            for name, variable in variables.items():
+                function.node_def.add().CopyFrom(variable)
+                function.node_def[-1].name = f"{name}/handle"
         inner = function_def_to_graph.function_def_to_graph(function, shapes)
     return {
         tensor.name: shape_of(tensor.shape) for operation in inner.get_operations() for tensor in operation.outputs

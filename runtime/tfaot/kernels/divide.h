@@ -92,7 +92,8 @@ struct Rotations {
   }
 };
 
-// Iterations for each value, after which there is no result.
+// Iterations for each value, after which there is no result. All values can
+// share them: those of graded matrices appear at the other end first.
 constexpr int kIterations = 60;
 
 // The eigenvalues `d` of a tridiagonal matrix, given its diagonal d[size] and
@@ -104,8 +105,9 @@ bool Diagonalize(std::int64_t size, double* d, double* e,
   constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 2;
   constexpr double kTiny = std::numeric_limits<double>::min();
   e[size - 1] = 0;
+  std::int64_t iterations = kIterations * size;
   for (std::int64_t l = 0; l < size; ++l) {
-    for (int iteration = 0;; ++iteration) {
+    for (;;) {
       std::int64_t m = l;
       for (; m + 1 < size; ++m) {
         if (e[m] * e[m] <=
@@ -115,7 +117,7 @@ bool Diagonalize(std::int64_t size, double* d, double* e,
         }
       }
       if (m == l) break;
-      if (iteration == kIterations) return false;
+      if (iterations-- == 0) return false;
       double g = (d[l + 1] - d[l]) / (2 * e[l]);
       double r = std::sqrt(g * g + 1);
       g = d[m] - d[l] + e[l] / (g + std::copysign(r, g));

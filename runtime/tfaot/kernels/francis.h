@@ -18,7 +18,8 @@
 
 namespace tfaot::kernels::TFAOT_ISA {
 
-// Iterations for each value, after which there is no result.
+// Iterations for each value, after which there is no result. All values can
+// share them.
 constexpr int kShifts = 60;
 // An iteration of these takes another shift, in case the usual ones go round.
 constexpr int kOtherShift = 10;
@@ -234,17 +235,25 @@ template <typename R>
 bool FindRealSchur(const Francis<R>& f) {
   const Matrix<R> a = f.a;
   constexpr R kUnit = std::numeric_limits<R>::epsilon();
+  std::int64_t left = kShifts * f.size;
   int iteration = 0;
   for (std::int64_t last = f.size - 1; last > 0;) {
     std::int64_t first = last;
-    while (first > 0 && !Negligible(first, std::int64_t{0}, last, a)) --first;
+    // Beside a diagonal that is nearly zero, the usual values can stay forever
+    // what no other value notices.
+    const R least = iteration < kOtherShift ? R(0) : kUnit;
+    while (first > 0 && !(std::abs(a.at(first, first - 1)) <= least) &&
+           !Negligible(first, std::int64_t{0}, last, a)) {
+      --first;
+    }
     if (first > 0) a.at(first, first - 1) = 0;
     if (first + 1 >= last) {
       last = first - 1;
       iteration = 0;
       continue;
     }
-    if (++iteration > kShifts) return false;
+    if (left-- == 0) return false;
+    ++iteration;
     // Both shifts are real, or they are conjugates: re[0] +- im.
     R h[4] = {a.at(last - 1, last - 1), a.at(last - 1, last),
               a.at(last, last - 1), a.at(last, last)};

@@ -712,9 +712,10 @@ Real<T> SafeScale(std::int64_t count, const T* x) {
   R most = 0;
   for (std::int64_t i = 0; i < count * kParts<T>; ++i) {
     const R value = std::abs(Parts(x)[i]);
-    if (!(value <= most)) most = value;  // also NaN
+    if (!std::isfinite(value)) return value * 0;  // NaN
+    most = std::max(most, value);
   }
-  if (most == 0 || !std::isfinite(most)) return most * 0;
+  if (most == 0) return 0;
   return std::ldexp(R(1), std::clamp(-std::ilogb(most),
                                      std::numeric_limits<R>::min_exponent + 4,
                                      std::numeric_limits<R>::max_exponent - 4));

@@ -24,6 +24,9 @@ constexpr std::int64_t ReflectorStride(std::int64_t length) {
   return (length + 15) / 16 * 16 + 16;
 }
 
+// Float matrices of no more rows have their Schur decomposition in float64.
+constexpr std::int64_t kWidened = 16;
+
 // Values of a batch item's memory.
 constexpr std::int64_t LinearRow(const Linear& linear) {
   using Op = Linear::Op;
@@ -103,6 +106,8 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
     case Op::kRoot:
     case Op::kGeneral:
       values = 3 * rows * stride + 64 * stride + 32 * 32 + 66 * rows;
+      // All of it, and the item itself, can be float64.
+      if (rows <= kWidened) values = 2 * (values + rows * rows + 2 * rows + 8);
       break;
   }
   return static_cast<std::size_t>((values * size + 63) / 64 * 64);

@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "tfaot/kernels/francis.h"
+#include "tfaot/kernels/linear_scratch.h"
 #include "tfaot/kernels/spectral.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -24,7 +26,8 @@ template <typename R>
 Complex<R> SquareRoot(Complex<R> a) {
   const R size = std::hypot(a.re, a.im);
   if (size == 0) return {0, a.im};
-  const R root = std::sqrt(size / 2 + std::abs(a.re) / 2);
+  const R half = size / 2 + std::abs(a.re) / 2;
+  const R root = std::sqrt(half > 0 ? half : size);  // half of the least is 0
   const R other = std::abs(a.im) / (2 * root);
   if (a.re >= 0) return {root, std::copysign(other, a.im)};
   return {other, std::copysign(root, a.im)};
@@ -36,13 +39,16 @@ template <typename R>
 struct Rotation {
   // Makes g zero, and f their size.
   TFAOT_INLINE Rotation(Complex<R>& f, Complex<R>& g) : c(1), s() {
+    constexpr R kLeast =
+        std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
     const R most = std::max(Size(f), Size(g));
     if (Size(g) == 0 || most == 0) return;
     const Complex<R> p = {f.re / most, f.im / most};
     const Complex<R> q = {g.re / most, g.im / most};
     const R first = p.re * p.re + p.im * p.im;
     const R size = std::sqrt(first + q.re * q.re + q.im * q.im);
-    const R root = std::sqrt(first);
+    // The square of an f that is as good as zero can be too small to be exact.
+    const R root = first > kLeast ? std::sqrt(first) : R(0);
     const Complex<R> phase =
         root > 0 ? Complex<R>{p.re / root, p.im / root} : Complex<R>{1, 0};
     c = root / size;
@@ -163,7 +169,8 @@ Complex<R> Shift(std::int64_t last, Matrix<Complex<R>> a) {
   // Of both quotients, the one with the larger divisor is the smaller.
   const Complex<R> sum = half + root, difference = half - root;
   const Complex<R> divisor = Size(sum) > Size(difference) ? sum : difference;
-  if (Size(divisor) == 0) return corner.at(1, 1);
+  // A smaller one has no inverse.
+  if (Size(divisor) < std::numeric_limits<R>::min()) return corner.at(1, 1);
   return corner.at(1, 1) - Scaled(Quotient(product, divisor), scale);
 }
 
@@ -174,6 +181,7 @@ bool Triangularize(std::int64_t size, Matrix<Complex<R>> a,
                    Matrix<Complex<R>> turned) {
   using T = Complex<R>;
   const bool whole = turned.data != nullptr;
+  std::int64_t left = kShifts * size;
   int iteration = 0;
   for (std::int64_t last = size - 1; last > 0;) {
     std::int64_t first = last;
@@ -184,7 +192,8 @@ bool Triangularize(std::int64_t size, Matrix<Complex<R>> a,
       iteration = 0;
       continue;
     }
-    if (++iteration > kShifts) return false;
+    if (left-- == 0) return false;
+    ++iteration;
     T shift = Shift(last, a);
     if (iteration % kOtherShift == 0) {
       shift = {Size(a.at(last, last - 1)) +
@@ -263,7 +272,11 @@ void OpenBlocks(std::int64_t size, Matrix<Complex<R>> a,
     const T other = value.im != 0 ? Conjugate(value)
                                   : a.at(i, i) + (a.at(i + 1, i + 1) - value);
     if (turned.data != nullptr) {
+      // Both columns of the block minus the value are the other's vector. The
+      // smaller one can be nothing but rounding errors.
       T f = a.at(i, i) - value, g = a.at(i + 1, i);
+      const T p = a.at(i, i + 1), q = a.at(i + 1, i + 1) - value;
+      if (Size(p) + Size(q) > Size(f) + Size(g)) f = p, g = q;
       Rotation<R> rotation(f, g);
       rotation.Rows(size - i, a.row(i) + i, a.row(i + 1) + i);
       rotation.Columns(0, i + 1, a, i);
@@ -415,6 +428,32 @@ void RunGeneral(std::int64_t size, bool vectors, bool unitary, T* a,
   Transpose(result.data, stride, size, size, a, size);
 }
 
+// Runs such an operation. Errors of small float matrices would be several units
+// in the last place of their largest value. For these, float64 takes 1 to 1.5
+// times as long.
+template <typename T>
+void RunSchur(const Linear& linear, T* a, T* scratch) {
+  const std::int64_t size = linear.rows;
+  if constexpr (std::is_same_v<T, Complex<float>>) {
+    if (size <= kWidened) {
+      const std::int64_t count = LinearRow(linear);
+      auto* const wide = reinterpret_cast<Complex<double>*>(scratch);
+      for (std::int64_t i = 0; i < size * size; ++i) {
+        wide[i] = {a[i].re, a[i].im};
+      }
+      RunSchur(linear, wide, wide + (count + 3) / 4 * 4);
+      for (std::int64_t i = 0; i < count; ++i) {
+        a[i] = {static_cast<float>(wide[i].re), static_cast<float>(wide[i].im)};
+      }
+      return;
+    }
+  }
+  if constexpr (kIsComplex<T>) {
+    if (linear.op == Linear::Op::kRoot) return RunRoot<T>(size, a, {scratch});
+    RunGeneral<T>(size, linear.vectors, linear.others != 0, a, {scratch});
+  }
+}
+
 // Runs one call for values of T.
 template <typename T>
 void RunLinearOf(const Linear& linear, T* scratch, T* data,
@@ -456,12 +495,8 @@ void RunLinearOf(const Linear& linear, T* scratch, T* data,
                        threads);
         break;
       case Op::kRoot:
-        if constexpr (kIsComplex<T>) RunRoot<T>(rows, a, {scratch});
-        break;
       case Op::kGeneral:
-        if constexpr (kIsComplex<T>) {
-          RunGeneral<T>(rows, linear.vectors, others != 0, a, {scratch});
-        }
+        RunSchur<T>(linear, a, scratch);
         break;
     }
   }

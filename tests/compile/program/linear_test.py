@@ -296,6 +296,52 @@ class LinearTest(unittest.TestCase):
                 pairs = vectors[item, :, below], vectors[item, :, below - 1].conj()
                 self.assertEqual(pairs[0].tobytes(), pairs[1].tobytes(), case)
 
+    def test_hard(self) -> None:
+        """Protects matrices on which iterations take long, or rounding errors are all that is left of a value."""
+        ramp = np.arange(1.0, 65) / 64
+        pairs = np.kron(np.eye(24), [[0, -1], [1, 0]])
+        turned = np.linalg.qr(self.normal((48, 48)))[0]
+        tiny = [[-6.7e-22, 7.5, -1.3e-28], [1.3e-27, 9e-19, 7.9e-26], [-7.5, -2.6e-22, 5.3e-29]]
+        hard = (
+            (turned @ pairs @ turned.T, np.complex128),
+            (np.array([[1, 1], [1e-20, 1]]), np.complex64),
+            (1j * np.roll(np.eye(96), 1, 0), np.complex64),
+            (np.array(tiny), np.complex64),
+        )
+        for level, kernels in self.kernels.items():
+            self.dtype = np.dtype(np.float64)
+            values = Call(kernels, Linear("Eigen", 64, 64, vectors=False), np.outer(ramp, ramp)[None]).run()[1]
+            self.assert_close(values[:, None], np.append(np.zeros(63), ramp @ ramp)[None, None], level)
+            for number, (matrix, dtype) in enumerate(hard):
+                self.dtype, case, size = np.dtype(dtype), (level, number), len(matrix)
+                x = matrix.astype(dtype)[None]
+                unitary, values = Call(kernels, Linear("General", size, size, 1), x).run()
+                self.assert_orthogonal(wide(unitary), case)
+                self.assert_close(
+                    values.sum(-1)[:, None, None], np.trace(x[0]).reshape(1, 1, 1), case, float(np.linalg.norm(x[0]))
+                )
+                vectors, values = Call(kernels, Linear("General", size, size), x).run()
+                scale = float(np.linalg.norm(x[0]))
+                self.assert_close(wide(x) @ wide(vectors), wide(vectors) * wide(values)[:, None], case, scale)
+            for dtype in DTYPES:
+                (vectors, _), nan = Call(kernels, Linear("Eigen", 1, 1), np.array([[[np.nan]]], dtype)).run(), np.isnan
+                self.assertTrue(nan(vectors).all(), (level, dtype))
+
+    def test_small_floats(self) -> None:
+        """Protects float32 of up to 16 rows: roots and eigenvalues are as exact as their storage."""
+        eps = np.finfo(np.float32).eps
+        for level, kernels in self.kernels.items():
+            for size in (2, 6, 16):
+                x = self.normal((20, size, size)).astype(np.float32)
+                positive = (x @ adjoint(x) + np.eye(size)).astype(np.complex64)
+                (root,) = Call(kernels, Linear("Root", size, size), positive).run()
+                values, vectors = np.linalg.eigh(wide(positive))
+                want = (vectors * np.sqrt(values)[:, None]) @ adjoint(vectors)
+                self.assertLessEqual(np.abs(root - want).max(), eps * np.abs(want).max(), (level, size))
+                values = Call(kernels, Linear("General", size, size, vectors=False), x.astype(np.complex64)).run()[1]
+                far = np.abs(values[:, :, None] - np.linalg.eigvals(wide(x))[:, None]).min(-1).max()
+                self.assertLessEqual(far, eps * np.abs(values).max(), (level, size))
+
     def test_root(self) -> None:
         """Protects square roots: squared, they are the matrix, and their eigenvalues aren't left of the imaginary axis."""
         for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):

@@ -10,17 +10,20 @@ CROSSED = [[rank + REPLICAS // 2, rank] for rank in range(REPLICAS // 2)]
 
 
 class Loops(tf.Module):
-    """A weight that a call trains in several steps."""
+    """Weights that a call trains in several steps."""
 
     def __init__(self):
         super().__init__()
-        self.weight = tf.Variable(tf.random.stateless_normal([5], [1, 2]), name="weight")
+        self.weight = tf.Variable(tf.random.stateless_normal([4], [1, 2]), name="weight")
+        self.hidden = tf.Variable(tf.random.stateless_normal([5, 4], [3, 4]), name="hidden")
 
     def _step(self, x):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((tf.linalg.matvec(x, self.weight) - 1) ** 2)
-        context = tf.distribute.get_replica_context()
-        self.weight.assign_sub(0.1 * context.all_reduce("MEAN", tape.gradient(loss, self.weight)))
+            loss = tf.reduce_mean((tf.linalg.matvec(tf.matmul(x, self.hidden), self.weight) - 1) ** 2)
+        weights = [self.weight, self.hidden]
+        gradients = tf.distribute.get_replica_context().all_reduce("MEAN", tape.gradient(loss, weights))
+        for weight, gradient in zip(weights, gradients):  # noqa: B905, which AutoGraph lacks
+            weight.assign_sub(0.1 * gradient)
         return loss
 
     @tf.function(input_signature=[tf.TensorSpec([3, 8, 5])])
