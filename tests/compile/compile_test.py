@@ -731,7 +731,7 @@ def model_fn(x, n):
         """Each entry point, and each batch size, is a separate function with its own symbols."""
         entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=entry_points)
-        named = [(name, batch, 0) for name, _ in entry_points for batch in (1, 64)]
+        named = [(name, batch, ()) for name, _ in entry_points for batch in (1, 64)]
         found = functions(exported.manifest, named)
         self.assertEqual(
             [(function.entry_point.name, function.batch, function.symbol) for function in found],
