@@ -1,6 +1,6 @@
 // Schur decompositions of complex matrices: a unitary matrix times a triangular
 // one times the adjoint. Eigenvalues, eigenvectors, and square roots come from
-// them. Real matrices are taken as complex ones.
+// them. Real matrices stay real until the last step (francis.h).
 //
 // Reflectors make a matrix zero below the values beside its diagonal. Rotations
 // with shifts make these zero, too.
