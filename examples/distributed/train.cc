@@ -7,6 +7,7 @@
 // it cancels that step.
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -36,7 +37,8 @@ int Fail(const char* what) {
 }
 
 int Train(int steps, const char* checkpoint, int last, bool cancels) {
-  tfaot::MpiReplicas replicas(MPI_COMM_WORLD);
+  // If a process dies, some versions of mpiexec don't end the others.
+  tfaot::MpiReplicas replicas(MPI_COMM_WORLD, std::chrono::seconds(20));
   tfaot::Cancellation cancellation;
   Model model;
   model.set_hooks(&cancellation);

@@ -29,7 +29,11 @@ class TrainTest(unittest.TestCase):
         """Makes a folder for checkpoints."""
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
-        self.checkpoint = str(Path(folder.name) / "checkpoint.safetensors")
+        self.folder = Path(folder.name)
+
+    def checkpoint(self, program: str) -> Path:
+        """Returns the file for a program's checkpoint."""
+        return self.folder / f"{Path(program).name}.safetensors"
 
     def run_program(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Runs a program in as many processes as its name says."""
@@ -38,14 +42,16 @@ class TrainTest(unittest.TestCase):
     def run_in(self, processes: str, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Runs a program in a number of processes."""
         library = Path(self.mpiexec).resolve().parents[1] / "lib"
-        return subprocess.run(
-            [self.mpiexec, "-n", processes, "-host", "localhost", program, *map(str, arguments)],
-            capture_output=True,
-            check=False,
-            env=os.environ | {"LD_LIBRARY_PATH": str(library)},
-            text=True,
-            timeout=SECONDS,
-        )
+        command = [self.mpiexec, "-n", processes, "-host", "localhost", program, *map(str, arguments)]
+        environment = os.environ | {"LD_LIBRARY_PATH": str(library)}
+        try:
+            return subprocess.run(
+                command, capture_output=True, check=False, env=environment, text=True, timeout=SECONDS
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(
+                f"{error}; standard output: {error.stdout!r}; standard error: {error.stderr!r}"
+            ) from None
 
     def test_loss(self) -> None:
         """The loss over all replicas' rows falls, and a second training gives the same bits."""
@@ -84,25 +90,23 @@ class TrainTest(unittest.TestCase):
             with self.subTest(program):
                 whole = self.run_program(program, STEPS).stdout.splitlines()
                 begin = time.monotonic()
-                killed = self.run_program(program, STEPS, self.checkpoint, LAST)
+                killed = self.run_program(program, STEPS, self.checkpoint(program), LAST)
                 self.assertNotEqual(killed.returncode, 0)
                 self.assertLess(time.monotonic() - begin, SECONDS / 2)
-                continued = self.run_program(program, STEPS, self.checkpoint)
+                continued = self.run_program(program, STEPS, self.checkpoint(program))
                 self.assertEqual(continued.stdout.splitlines(), whole[5:], continued.stderr)
-                os.remove(self.checkpoint)
 
     def test_canceled(self) -> None:
         """If a process cancels its run, all end soon, and the text says which one it was."""
         for program in self.programs:
             with self.subTest(program):
                 begin = time.monotonic()
-                done = self.run_program(program, STEPS, self.checkpoint, LAST, "cancel")
+                done = self.run_program(program, STEPS, self.checkpoint(program), LAST, "cancel")
                 self.assertLess(time.monotonic() - begin, SECONDS / 2)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("replica 1: its run has ended; all processes end", done.stderr)
                 # MPI's own texts can be among the losses.
                 self.assertEqual(len(re.findall(r"^\d+ \d\.\d+$", done.stdout, re.MULTILINE)), LAST, done.stdout)
-                os.remove(self.checkpoint)
 
 
 if __name__ == "__main__":
