@@ -105,8 +105,10 @@ class TrainTest(unittest.TestCase):
                 self.assertLess(time.monotonic() - begin, SECONDS / 2)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("replica 1: its run has ended; all processes end", done.stderr)
-                # MPI's own texts can be among the losses.
-                self.assertEqual(len(re.findall(r"^\d+ \d\.\d+$", done.stdout, re.MULTILINE)), LAST, done.stdout)
+                # MPI's own texts can be among the losses. The last loss can be lost, as rank 0 may end before it prints it.
+                self.assertIn(
+                    len(re.findall(r"^\d+ \d\.\d+$", done.stdout, re.MULTILINE)), (LAST - 1, LAST), done.stdout
+                )
 
 
 if __name__ == "__main__":
