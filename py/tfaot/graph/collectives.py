@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core.errors import TfaotError
 from tfaot.graph.attributes import Shape, type_attribute, types_attribute
@@ -269,22 +268,43 @@ def for_xla(program: Program) -> int:
     Raises:
       TfaotError: data decides how often replicas exchange values, or the group or the size of a collective isn't known.
     """
-    import tensorflow as tf
-
     if not any_in(program.graph):
         return 0
     collectives = all_in(program)
     library = {function.signature.name: function for function in program.graph.library.function}
-    count, orders = len(collectives), list[Any]()
+    _Rewrite(program, collectives, library).rewrite("", (), {})
+    return len(collectives)
 
-    def rewrite(
-        function: str, arguments: Sequence[Shape], variables: Mapping[str, node_def_pb2.NodeDef] = MappingProxyType({})
-    ) -> None:
-        waiting = {name: collectives.pop((place, name)) for place, name in [*collectives] if place == function}
+
+@dataclasses.dataclass(frozen=True)
+class _Rewrite:
+    """Puts marks in the places of collectives."""
+
+    program: Program
+    collectives: Mapping[tuple[str, str], Collective]
+    """By function ("" is the graph) and node."""
+    library: dict[str, function_pb2.FunctionDef]
+    orders: list[Any] = dataclasses.field(default_factory=list)
+    """The functions that the marks call."""
+
+    def rewrite(self, function: str, arguments: Sequence[Shape], variables: Mapping[str, node_def_pb2.NodeDef]) -> None:
+        """Rewrites a function, or the graph if its name is "", and the bodies of its loops.
+
+        Args:
+          function: its name.
+          arguments: the shapes of its arguments.
+          variables: the VarHandleOp that an argument is, by the argument's name.
+        """
+        body = EditableFunction(self.library[function], self.library) if function else None
+        target = FunctionTarget(body) if body else GraphTarget(self.program)
+        waiting = {name: collective for (place, name), collective in self.collectives.items() if place == function}
         while True:
-            body = EditableFunction(library[function], library) if function else None
-            nodes = body.nodes if body else program.nodes()
-            shape = shapes_in(program, library[function], arguments, variables) if function else shapes_of(program)
+            nodes = body.nodes if body else self.program.nodes()
+            shape = (
+                shapes_in(self.program, body.function(function), arguments, variables)
+                if body
+                else shapes_of(self.program)
+            )
             if not waiting:
                 break
             # What depends on a collective can have a shape that only its rewrite says.
@@ -294,35 +314,43 @@ def for_xla(program: Program) -> int:
             if not ready:
                 node = nodes[next(iter(waiting))]
                 raise TfaotError(
-                    f"{_at(program, node, function=function)} has a size that is known only at run time",
+                    f"{_at(self.program, node, function=function)} has a size that is known only at run time",
                     exists=f"an operand of shape {shape(operands(node)[0])}",
                     do="give the model fixed sizes",
                 )
-            made = len(orders)
             for name in ready:
-                node = nodes[name]
-                own = operands(node)[:1]
-                node.input[:] = [*own, *(operand for operand in node.input if operand.startswith("^"))]
-                specs = [tf.TensorSpec(shape(operand), node.attr["T"].type) for operand in own]
-                target = FunctionTarget(body) if body else GraphTarget(program)
-                splice(target, node, specs, _built(waiting.pop(name), orders))
-            program.graph.library.function.extend(orders[made:])
-            if body:
-                library[function].CopyFrom(body.function(function))
+                self._splice(target, nodes[name], shape, waiting.pop(name))
         for node in [*nodes.values()]:
-            if any(_reached(node, library)):
-                called = node.attr["body" if node.op in WHILES else "f"].func.name
-                names = [argument.name for argument in library[called].signature.input_arg]
-                handles = zip(names, (operand.partition(":")[0] for operand in operands(node)), strict=True)
-                handle_ops = variables or {name: one for name, one in nodes.items() if one.op == "VarHandleOp"}
-                passed = {name: handle_ops[operand] for name, operand in handles if operand in handle_ops}
-                rewrite(called, [shape(operand) for operand in operands(node)], passed)
-                _hide_rounds(FunctionTarget(body) if body else GraphTarget(program), node)
+            if any(_reached(node, self.library)):
+                self._rewrite_loop(
+                    node, shape, variables or {n.name: n for n in nodes.values() if n.op == "VarHandleOp"}
+                )
+                _hide_rounds(target, node)
         if body:
-            library[function].CopyFrom(body.function(function))
+            self.library[function].CopyFrom(body.function(function))
 
-    rewrite("", ())
-    return count
+    def _splice(
+        self, target: Target, node: node_def_pb2.NodeDef, shape: Callable[[str], Shape], collective: Collective
+    ) -> None:
+        """Replaces a collective."""
+        import tensorflow as tf
+
+        own = operands(node)[:1]
+        node.input[:] = [*own, *(operand for operand in node.input if operand.startswith("^"))]
+        specs = [tf.TensorSpec(shape(operand), node.attr["T"].type) for operand in own]
+        made = len(self.orders)
+        splice(target, node, specs, _built(collective, self.orders))
+        self.program.graph.library.function.extend(self.orders[made:])
+
+    def _rewrite_loop(
+        self, node: node_def_pb2.NodeDef, shape: Callable[[str], Shape], handles: Mapping[str, node_def_pb2.NodeDef]
+    ) -> None:
+        """Rewrites what a node calls. `handles` has the variables that may be its operands."""
+        called = node.attr["body" if node.op in WHILES else "f"].func.name
+        arguments = zip(self.library[called].signature.input_arg, operands(node), strict=True)
+        sources = {argument.name: operand.partition(":")[0] for argument, operand in arguments}
+        variables = {name: handles[source] for name, source in sources.items() if source in handles}
+        self.rewrite(called, [shape(operand) for operand in operands(node)], variables)
 
 
 def _hide_rounds(target: Target, node: node_def_pb2.NodeDef) -> None:
