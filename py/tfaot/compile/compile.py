@@ -21,7 +21,7 @@ from tfaot.compile.program.thunks.compiled import Compiled, described
 from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
 from tfaot.compile.program.thunks.marked import placed
 from tfaot.compile.program.values.instructions import kernels
-from tfaot.core import elf, environment, fingerprint, isolate, pass_names, refusals
+from tfaot.core import elf, environment, fingerprint, isolate, pass_names, refusals, requests
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
@@ -112,21 +112,10 @@ def compile_one(request: Request) -> dict[str, str]:
 
     # The compiler writes its outputs one by one, and may die or refuse the graph in between.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_header)) as folder:
-        complete: dict[str, Any] = {
-            output: os.path.join(folder, output)
-            for output in (
-                "out_constants",
-                "out_fingerprint",
-                "out_fingerprint_source",
-                "out_header",
-                "out_hlo",
-                "out_passes",
-                "out_program",
-            )
-            if getattr(request, output)
-        }
-        for output in ("out_objects", "out_sources"):
-            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.cpu)
+        complete: dict[str, Any] = {}
+        for output in (name for name in requests.names(Request) if name.startswith("out_") and getattr(request, name)):
+            by_level = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.cpu)
+            complete[output] = by_level if output in ("out_objects", "out_sources") else os.path.join(folder, output)
         inside = dataclasses.replace(request, **complete)
         failed = isolate.run_isolated(
             lambda: _compile(inside, manifest),
@@ -157,22 +146,22 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     wanted = function(manifest, request.entry_point, request.batch, request.buckets)
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
-        given = Inputs(
+        exported = Inputs(
             manifest, wanted, request.graph, config, request.sources, request.xla_flags, request.target_triple
         )
         # Building a graph starts threads, and a process with running threads must not fork.
-        given, places, missed, failed = isolate.run_isolated(
-            functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
+        rewritten, places, missed, failed = isolate.run_isolated(
+            functools.partial(_rewritten, exported, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
-        made, objects = _compiled(request, given, folder)
-        module = _module(request.out_hlo)
-        sources = refusals.sources_of(given)
-        open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
+        made, objects = _compiled(request, rewritten, folder)
+        module = xla.read(hlo_pb2.HloSnapshot.FromString(Path(request.out_hlo).read_bytes()).hlo.hlo_module)
+        sources = refusals.sources_of(rewritten)
+        open_sizes.check(module, rewritten.read_graph, sources, manifest.cpp_class)
         program_shape.check(module, manifest, wanted, sources)
-    modules = {isa: xla.read(hlo_pb2.HloProto.FromString(each.hlo).hlo_module) for isa, each in made.items()}
-    functions = {isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()}
+    modules = {isa: xla.read(hlo_pb2.HloProto.FromString(output.hlo).hlo_module) for isa, output in made.items()}
+    functions = {isa: _function(output.header, modules[isa], manifest) for isa, output in made.items()}
     roots = dict[str, bytes]()
     for isa in functions:
         functions[isa], tables = placed(functions[isa], modules[isa], isa)
@@ -198,12 +187,12 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     rendered = executor.render(
         compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )
-    _write(request, rendered, constants.merged(objects, compiled.replaced, compiled.added))
-    _write_text(request.out_fingerprint, stamp.to_json())
-    source = fingerprint.assembly(manifest.cpp_class, stamp.fingerprint)
-    _write_text(request.out_fingerprint_source, source)
+    Path(request.out_constants).write_bytes(elf.hidden(constants.merged(objects, compiled.replaced, compiled.added)))
+    texts = dict(zip((request.out_header, *request.out_sources), (rendered.header, *rendered.sources), strict=True))
+    texts[request.out_fingerprint] = stamp.to_json()
+    texts[request.out_fingerprint_source] = fingerprint.assembly(manifest.cpp_class, stamp.fingerprint)
     if request.out_passes:
-        in_order = {each.name: places.get(each.name) for each in table.PASSES}
+        in_order = {pass_.name: places.get(pass_.name) for pass_ in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
         others = {
             "failed": failed,
@@ -212,21 +201,23 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             "remaining": compiled.remaining,
             "missed": missed + compiled.near_misses,
         }
-        _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
+        texts[request.out_passes] = json.dumps(in_order | others, indent=2) + "\n"
     if request.out_program:
         entry, level = wanted.entry_point, request.cpu[-1]
         arguments = [*entry.feeds, *(manifest.variables[use.variable].name for use in entry.variables)]
-        _write_text(request.out_program, steps.describe(compiled.functions[level], modules[level], arguments))
+        texts[request.out_program] = steps.describe(compiled.functions[level], modules[level], arguments)
+    for path, text in texts.items():
+        Path(path).write_text(text, encoding="utf-8")
     return failed
 
 
 def _rewritten(
-    given: Inputs, names: Collection[str], folder: str, *, tolerant: bool
+    exported: Inputs, names: Collection[str], folder: str, *, tolerant: bool
 ) -> tuple[Inputs, dict[str, int | None], list[dict[str, str]], dict[str, str]]:
     """Applies the graph passes, and replaces what XLA can't compile with other ops.
 
     Args:
-      given: the inputs, with the exported graph.
+      exported: the inputs, with the exported graph.
       names: the names of the passes that are on.
       folder: where to write the new graph and the source lines of its nodes.
       tolerant: as in `Request`.
@@ -237,29 +228,29 @@ def _rewritten(
     """
     from tfaot.compile import table
 
-    graph = given.read_graph()
+    graph = exported.read_graph()
     if not names and not inputs.to_lower(graph):
-        return given, {}, [], {}
-    config, failed = given.read_config(), dict[str, str]()
+        return exported, {}, [], {}
+    config, failed = exported.read_config(), dict[str, str]()
 
     def work(names: Collection[str]) -> table.Applied:
         return table.apply(graph, config, names)
 
     applied = table.without_failures(work, names, failed) if tolerant else work(names)
-    if applied.lowered or any(applied.places.values()):
-        given = inputs.rewritten(given, applied.graph, applied.origins, folder)
-    return given, applied.places, applied.missed, failed
+    changed = applied.lowered or any(applied.places.values())
+    rewritten = inputs.rewritten(exported, applied.graph, applied.origins, folder) if changed else exported
+    return rewritten, applied.places, applied.missed, failed
 
 
-def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Made], list[bytes]]:
+def _compiled(request: Request, rewritten: Inputs, folder: str) -> tuple[dict[str, compiler.Made], list[bytes]]:
     """Compiles for every level, and writes the kernels and the HLO. Returns the rest, and objects of constants."""
     made: dict[str, compiler.Made] = {}
     objects = []
     for isa, out_objects in zip(request.cpu, request.out_objects, strict=True):
         out_constants = os.path.join(folder, isa)
-        made[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
-        objects.append(_read(out_constants))
-        Path(out_objects).write_bytes(elf.hidden(_read(out_objects)))
+        made[isa] = compiler.compile_for(isa, rewritten, compiler.Outputs(out_objects, out_constants, request.out_hlo))
+        objects.append(Path(out_constants).read_bytes())
+        Path(out_objects).write_bytes(elf.hidden(Path(out_objects).read_bytes()))
     return made, objects
 
 
@@ -270,36 +261,11 @@ def _function(text: str, module: xla.Module, manifest: Manifest) -> CompiledFunc
       TfaotError: it calls a kernel of which the optimized module says nothing.
     """
     compiled = header.parse(text)
-    known = dict(kernels(module))
-    if unknown := {each.symbol for each in walk(compiled.thunks) if isinstance(each, Kernel)} - {*known}:
+    called = {thunk.symbol for thunk in walk(compiled.thunks) if isinstance(thunk, Kernel)}
+    if unknown := called - {symbol for symbol, _ in kernels(module)}:
         raise TfaotError(
             f"{manifest.cpp_class}: the optimized module doesn't have {len(unknown)} kernels that tfcompile's header calls",
             exists=f"looked for {listed(sorted(unknown), limit=3)} in {module.name}, by TensorFlow {manifest.tensorflow}",
             do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
         )
     return described(compiled, module)
-
-
-def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None:
-    with open(request.out_constants, "wb") as file:
-        file.write(elf.hidden(merged))
-    texts = (rendered.header, *rendered.sources)
-    for path, text in zip((request.out_header, *request.out_sources), texts, strict=True):
-        _write_text(path, text)
-
-
-def _module(path: str) -> xla.Module:
-    """Reads the module in an `xla.HloSnapshot`."""
-    from tensorflow.compiler.xla.service import hlo_pb2
-
-    return xla.read(hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _write_text(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)

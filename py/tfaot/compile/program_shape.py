@@ -15,17 +15,6 @@ from tfaot.core.functions import Function
 from tfaot.core.manifest import EntryPoint, Manifest, Output
 from tfaot.xla.module import Module
 
-_KINDS = {"float": "f", "int": "s", "uint": "u", "complex": "c"}
-"""XLA's names of dtypes whose names end in their size."""
-
-_TENSORFLOW = {"pred": "bool", "bf16": "bfloat16"} | {
-    kind + name.removeprefix(prefix): name
-    for name in dtypes.BY_NAME
-    for prefix, kind in _KINDS.items()
-    if name.removeprefix(prefix).isdigit()
-}
-"""TensorFlow's name of each dtype, by XLA's name."""
-
 
 def check(module: Module, manifest: Manifest, function: Function, sources: Mapping[str, str]) -> None:
     """Compares all arguments and results of a function.
@@ -65,7 +54,8 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
                 # A smaller bucket has smaller bounds.
                 shape = tuple(map(min, shape, actual.dims))
             claimed = _shown(tensor.dtype, shape)
-            computed = _shown(_TENSORFLOW.get(actual.dtype, actual.dtype.upper()), actual.dims)
+            dtype = dtypes.BY_XLA.get(actual.dtype)
+            computed = _shown(dtype.name if dtype else actual.dtype.upper(), actual.dims)
             if computed != claimed:
                 place = sources.get(tensor.name.partition(":")[0], "")
                 differences.append(

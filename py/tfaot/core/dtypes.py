@@ -34,6 +34,12 @@ class DType:
         """How many values of `stored` make up one value. If more than one, they form an extra last dimension."""
         return self.bytes // BY_NAME[self.stored].bytes
 
+    @property
+    def xla(self) -> str:
+        """XLA's name."""
+        kind = self.name.rstrip("0123456789")
+        return {"bool": "pred", "bfloat": "bf16"}.get(kind) or _XLA[kind] + self.name.removeprefix(kind)
+
     def numpy(self) -> np.dtype[Any]:
         """Returns NumPy's dtype. ml_dtypes registers those that NumPy itself lacks."""
         import ml_dtypes  # noqa: F401  (imported to be registered)
@@ -67,3 +73,5 @@ compiler, which accepts every dtype as it is."""
 
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 BY_ENUM = {dtype.enum: dtype for dtype in ALL}
+_XLA = {"float": "f", "int": "s", "uint": "u", "complex": "c"}
+BY_XLA = {dtype.xla: dtype for dtype in ALL}

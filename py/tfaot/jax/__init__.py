@@ -61,19 +61,19 @@ def joined(exported: Sequence[Exported], *, source: str) -> programs.Programs:
     Raises:
       TfaotError: two have one name, or a path of the state is in none of them.
     """
-    names = [each.program.name for each in exported]
+    names = [entry.program.name for entry in exported]
     if len(names) > len(set(names)):
         raise TfaotError(
             f"{source}: entry points have the names {listed(names)}", do="give export another name for each: name="
         )
     values: dict[str, npt.NDArray[Any]] = {}
-    for each in exported:
-        for name, value in each.values.items():
+    for entry in exported:
+        for name, value in entry.values.items():
             values.setdefault(name, value)
-    missing = set.intersection(*(set(each.unmatched) for each in exported))
+    missing = set.intersection(*(set(entry.unmatched) for entry in exported))
     if missing:
-        arguments = [value.label for each in exported for value in each.program.arguments]
-        results = [value.label for each in exported for value in each.program.results]
+        arguments = [value.label for entry in exported for value in entry.program.arguments]
+        results = [value.label for entry in exported for value in entry.program.results]
         raise TfaotError(
             f"{source}: state names {listed(sorted(missing))}",
             exists=f"arguments {listed(list(dict.fromkeys(arguments)), limit=_LISTED)}; "
@@ -81,7 +81,7 @@ def joined(exported: Sequence[Exported], *, source: str) -> programs.Programs:
             do='name an argument and the result with its new value, or a path that starts both: {"params": "params"}; '
             'an argument that is only read is {"params": ""}',
         )
-    return programs.Programs(source, tuple(each.program for each in exported), values)
+    return programs.Programs(source, tuple(entry.program for entry in exported), values)
 
 
 def export(function: Callable[..., Any], *shapes: Any, state: State = (), name: str = "call", **named: Any) -> Exported:

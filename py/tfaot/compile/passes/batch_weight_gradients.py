@@ -122,28 +122,11 @@ def _add_items(loops: Loops, loop: Loop) -> int:
         places = loop.steps.values(place)
         fresh = places is not None and len(np.unique(places)) == len(places) and loops.zero(loop.operands[total.index])
         if not fresh:
-            shape = loop.body.add(
-                "Shape",
-                f"{node.name}/shape",
-                [item],
-                T=type_attribute(dtype),
-                out_type=type_attribute(types_pb2.DT_INT32),
-            )
-            old = loop.body.add(
-                "TensorListGetItem",
-                f"{node.name}/item",
-                [argument, place, f"{shape.name}:0"],
-                element_dtype=type_attribute(dtype),
-            )
-            added = loop.body.add("AddV2", f"{node.name}/sum", [f"{old.name}:0", item], T=type_attribute(dtype))
-            item = f"{added.name}:0"
-        loop.body.become(
-            node,
-            "TensorListSetItem",
-            [argument, place, item],
-            element_dtype=type_attribute(dtype),
-            resize_if_index_out_of_bounds=False,
-        )
+            shape = loop.add("Shape", f"{node.name}/shape", [item], dtype, out_type=np.dtype(np.int32))
+            old = loop.add("TensorListGetItem", f"{node.name}/item", [argument, place, shape], dtype, "element_dtype")
+            item = loop.add("AddV2", f"{node.name}/sum", [old, item], dtype)
+        item_of = {"element_dtype": type_attribute(dtype), "resize_if_index_out_of_bounds": False}
+        loop.body.become(node, "TensorListSetItem", [argument, place, item], **item_of)
         loop.body.results[total.index] = f"{node.name}:0"
         count += 1
     return count
@@ -258,14 +241,10 @@ class _Gathering:
         index = len(loop.operands) - 1
         places = np.arange(self._trips)
         place = loop.scalar(places[::-1] if backwards else places, f"{name}/place")
-        written = loop.body.add(
-            "TensorListSetItem",
-            f"{name}/write",
-            [argument, place or "", resolved],
-            element_dtype=type_attribute(dtype),
-            resize_if_index_out_of_bounds=False,
+        operands = [argument, place or "", resolved]
+        loop.body.results[index] = loop.add(
+            "TensorListSetItem", f"{name}/write", operands, dtype, "element_dtype", resize_if_index_out_of_bounds=False
         )
-        loop.body.results[index] = f"{written.name}:0"
         self._gathered[resolved] = (index, backwards)
         return _AllSteps(self._stacked(index, shape, dtype), backwards)
 
@@ -297,10 +276,9 @@ class _Gathering:
         after = f"{loop.name}:{total.index}"
         kinds = {"T": type_attribute(dtype)}
         if total.terms:
-            rest = loop.body.add(
-                "AddN", f"{term.partition(':')[0]}/rest", [argument, *total.terms], N=len(total.terms) + 1, **kinds
-            )
-            loop.body.results[total.index] = f"{rest.name}:0"
+            terms = [argument, *total.terms]
+            rest = loop.add("AddN", f"{term.partition(':')[0]}/rest", terms, dtype, N=len(terms))
+            loop.body.results[total.index] = rest
             before = after
         else:
             loop.body.results[total.index] = argument

@@ -16,14 +16,14 @@ of a dilated convolution: that was 4 % slower (Zen 4, AVX2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, Array, constant_of
+from tfaot.compile.passes.writer import Reader
+from tfaot.graph.attributes import FLOATS
 from tfaot.graph.names import tensor_name
-from tfaot.graph.program import Program, User
+from tfaot.graph.program import Program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,8 @@ class _Finder:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._nodes: Mapping[str, node_def_pb2.NodeDef] = program.nodes()
-        self._users: Mapping[str, Sequence[User]] = program.users()
+        self._reader = Reader(program)
+        self._users = program.users()
         self._kept = program.kept()
 
     def rewrite(self, convolution: node_def_pb2.NodeDef) -> bool:
@@ -79,7 +79,7 @@ class _Finder:
     def _before(self, node: node_def_pb2.NodeDef, *ops: str) -> node_def_pb2.NodeDef | None:
         """Returns the node of the first operand if it is one of these ops, and nothing else uses it."""
         name, port = tensor_name(node.input[0])
-        producer = self._nodes.get(name)
+        producer = self._reader.nodes.get(name)
         if producer is None or port != 0 or producer.op not in ops:
             return None
         return producer if self._alone(producer) else None
@@ -99,7 +99,7 @@ class _Finder:
 
     def _constant(self, tensor: str) -> list[int] | None:
         """Returns the values of a constant of integers."""
-        value: Array | None = constant_of(self._nodes, tensor, self._program.feeds)
+        value = self._reader.constant(tensor)
         return [int(size) for size in value.ravel()] if value is not None else None
 
     def _in_batch(
@@ -128,7 +128,7 @@ class _Finder:
         if amounts is None or len(amounts) != 6 or any((*amounts[:2], *amounts[4:])) or min(amounts) < 0:
             return None
         if pad.op == "PadV2":
-            value = constant_of(self._nodes, pad.input[2], self._program.feeds)
+            value = self._reader.constant(pad.input[2])
             if value is None or np.any(value):
                 return None
         return amounts[2], amounts[3]

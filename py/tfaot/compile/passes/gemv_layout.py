@@ -17,8 +17,8 @@ from tensorflow.core.framework import node_def_pb2
 
 from tfaot.compile.passes.loops.loop import Loop
 from tfaot.compile.passes.loops.loops import Loops
+from tfaot.compile.passes.writer import Reader
 from tfaot.graph.attributes import FLOATS, Array, constant_of, type_attribute
-from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import WHILES
 from tfaot.graph.program import Program
 
@@ -38,16 +38,10 @@ _Add = Callable[..., node_def_pb2.NodeDef]
 def gemv_layout(program: Program) -> int:
     """Rewrites products, also in loops, and returns how many."""
     count = _in_loops(program)
-    nodes, tensors = program.nodes(), None
-    for node in nodes.values():
-        if not _is_product(node):
-            continue
-        matrix = constant_of(nodes, node.input[1], program.feeds)
-        if matrix is None or not _is_short(matrix):
-            continue
-        tensors = tensors or program.tensors()
-        name, port = tensor_name(node.input[0])
-        if tensors[f"{name}:{port}"].shape != (1, matrix.shape[0]):
+    reader = Reader(program)
+    for node in filter(_is_product, reader.nodes.values()):
+        matrix = reader.constant(node.input[1])
+        if matrix is None or not _is_short(matrix) or reader.shape(node.input[0]) != (1, matrix.shape[0]):
             continue
 
         def add(

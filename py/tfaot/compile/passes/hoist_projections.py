@@ -104,26 +104,15 @@ def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
     others = loop.give(cut[1], dtype, f"{node.name}/rest")
     state = joined.others[0]
     if len(joined.others) > 1:
-        made = loop.body.add(
-            "ConcatV2",
-            f"{node.name}/state",
-            [*joined.others, joined.axis],
-            N=len(joined.others),
-            T=type_attribute(dtype),
-            Tidx=type_attribute(types_pb2.DT_INT32),
-        )
-        state = f"{made.name}:0"
-    recurrent = loop.body.add(
-        "MatMul",
-        f"{node.name}/recurrent",
-        [state, others],
-        T=type_attribute(dtype),
-        transpose_a=False,
-        transpose_b=False,
+        parts = [*joined.others, joined.axis]
+        int32 = np.dtype(np.int32)
+        state = loop.add("ConcatV2", f"{node.name}/state", parts, dtype, N=len(joined.others), Tidx=int32)
+    recurrent = loop.add(
+        "MatMul", f"{node.name}/recurrent", [state, others], dtype, transpose_a=False, transpose_b=False
     )
     read = loop.body.add("NoOp", f"{node.name}/projected", ())
     _read(loops, loop, read, product, joined.rows, out)
-    loop.body.become(node, "AddV2", [f"{read.name}:0", f"{recurrent.name}:0"], T=type_attribute(dtype))
+    loop.body.become(node, "AddV2", [f"{read.name}:0", recurrent], T=type_attribute(dtype))
     return True
 
 
@@ -203,7 +192,6 @@ def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, ro
 
     A step gets its rows as an operand and reads those of the next step. If it read its own rows, XLA would do so within
     the arithmetic that follows, once for each use, and LLVM doesn't vectorize such code.
-
     """
     steps, batch, _ = rows.sizes
     dtype = loops.dtype(product)
@@ -222,15 +210,14 @@ def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, ro
     list_ = loop.give(products, types_pb2.DT_VARIANT, f"{node.name}/all_steps")
     now = loop.give(row, dtype, f"{node.name}/now")
     position = len(loop.operands) - 1
-    int32 = np.dtype(np.int32)
     following = [loop.scalar(rows.indices, f"{node.name}/step") or "", loop.number(rows.slope, f"{node.name}/next")]
-    place = loop.body.add("AddV2", f"{node.name}/next", following, T=int32)
+    place = loop.add("AddV2", f"{node.name}/next", following, types_pb2.DT_INT32)
     # The last step has no next rows to read.
     for op, bound in (("Minimum", steps - 1), ("Maximum", 0)):
         limit = loop.number(bound, f"{node.name}/{op}")
-        place = loop.body.add(op, f"{node.name}/next/{op}", [f"{place.name}:0", limit], T=int32)
-    operands = [list_, f"{place.name}:0", loop.vector(shape, f"{node.name}/next/shape")]
-    read = loop.body.add("TensorListGetItem", f"{node.name}/next/rows", operands, element_dtype=type_attribute(dtype))
-    loop.body.results[position] = f"{read.name}:0"
-    reshape = {"T": type_attribute(dtype), "Tshape": int32}
+        place = loop.add(op, f"{node.name}/next/{op}", [place, limit], types_pb2.DT_INT32)
+    operands = [list_, place, loop.vector(shape, f"{node.name}/next/shape")]
+    read = loop.add("TensorListGetItem", f"{node.name}/next/rows", operands, dtype, "element_dtype")
+    loop.body.results[position] = read
+    reshape = {"T": type_attribute(dtype), "Tshape": np.dtype(np.int32)}
     loop.body.become(node, "Reshape", [now, loop.vector((batch, out), f"{node.name}/shape")], **reshape)

@@ -122,16 +122,11 @@ def _unstack(loops: Loops, loop: Loop) -> int:
         if value is None:
             continue
         handle = loop.body.arguments[int(loop.body.argument(node.input[0]) or 0)]
-        for other in loop.body.nodes.values():
-            for position, operand in enumerate(other.input):
-                if operand == f"{node.name}:1":
-                    other.input[position] = value
-                elif operand == f"{node.name}:0":
-                    other.input[position] = handle
         replaced = {f"{node.name}:1": value, f"{node.name}:0": handle}
         loop.body.results = [replaced.get(result, result) for result in loop.body.results]
         for other in loop.body.nodes.values():
-            other.input[:] = [operand for operand in other.input if operand != f"^{node.name}"]
+            inputs = [operand for operand in other.input if operand != f"^{node.name}"]
+            other.input[:] = [replaced.get(operand, operand) for operand in inputs]
         del loop.body.nodes[node.name]
         count += 1
     return count
@@ -154,21 +149,9 @@ def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Poppe
     shape = loops.element_shape(earlier.operands[popped.index])
     if place is None or shape is None or None in shape:
         return None
-    sizes = loop.body.add(
-        "Const",
-        f"{node.name}/shape",
-        (),
-        dtype=np.dtype(np.int32),
-        value=np.array(shape, np.int32),
-    )
+    sizes = loop.vector(tuple(size or 0 for size in shape), f"{node.name}/shape")
     outer = loop.give(earlier.operands[item.index], types_pb2.DT_VARIANT, f"{node.name}/list")
-    read = loop.body.add(
-        "TensorListGetItem",
-        f"{node.name}/item",
-        [outer, place, f"{sizes.name}:0"],
-        element_dtype=type_attribute(dtype),
-    )
-    return f"{read.name}:0"
+    return loop.add("TensorListGetItem", f"{node.name}/item", [outer, place, sizes], dtype, "element_dtype")
 
 
 def _keep_lists(loops: Loops, loop: Loop) -> int:

@@ -14,7 +14,7 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Writer, images
+from tfaot.compile.passes.writer import Reader, Writer
 from tfaot.graph.program import Program
 
 _LARGEST = 25
@@ -38,7 +38,7 @@ class _Axis:
 def max_pools(program: Program) -> int:
     """Rewrites max pooling of images, and returns how many."""
     count = 0
-    for node, shape in images(program, "MaxPool"):
+    for node, shape in Reader(program).images("MaxPool"):
         if axes := _axes(node, shape):
             _write(Writer(program, node), shape, axes)
             count += 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Writer, images
+from tfaot.compile.passes.writer import Reader, Writer
 from tfaot.graph.program import Program
 
 _LARGEST = 9
@@ -25,7 +25,7 @@ _CHANNELS = 8
 
 def pool_gradients(program: Program) -> int:
     """Rewrites gradients of max pooling, and returns how many."""
-    gradients = [(node, shape) for node, shape in images(program, "MaxPoolGrad") if _applies(node, shape)]
+    gradients = [(node, shape) for node, shape in Reader(program).images("MaxPoolGrad") if _applies(node, shape)]
     for node, shape in gradients:
         _write(Writer(program, node), shape)
     return len(gradients)

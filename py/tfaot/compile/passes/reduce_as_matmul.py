@@ -16,14 +16,12 @@ instead of 1,708 µs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Writer
-from tfaot.graph.attributes import FLOATS, complete, constant_of
-from tfaot.graph.names import tensor_name
+from tfaot.compile.passes.writer import Reader, Writer
+from tfaot.graph.attributes import complete
 from tfaot.graph.program import Program
 
 _CHANNELS = 8
@@ -37,17 +35,13 @@ _PIECE = 64
 
 def reduce_as_matmul(program: Program) -> int:
     """Rewrites sums and means, and returns how many."""
-    nodes, tensors = program.nodes(), None
+    reader = Reader(program)
     count = 0
-    for node in nodes.values():
-        if node.op not in ("BiasAddGrad", "Mean", "Sum") or node.attr["T"].type not in FLOATS:
-            continue
-        axes = _axes(program, nodes, node)
+    for node in reader.floats("BiasAddGrad", "Mean", "Sum"):
+        axes = _axes(reader, node)
         if axes is None:
             continue
-        tensors = tensors or program.tensors()
-        name, port = tensor_name(node.input[0])
-        shape, out = complete(tensors[f"{name}:{port}"].shape), complete(tensors[f"{node.name}:0"].shape)
+        shape, out = complete(reader.shape(node.input[0])), complete(reader.shape(node.name))
         images = _images(shape, axes) if shape is not None else 0
         if shape is not None and out is not None and images:
             _write(Writer(program, node), images, shape, out)
@@ -55,11 +49,11 @@ def reduce_as_matmul(program: Program) -> int:
     return count
 
 
-def _axes(program: Program, nodes: Mapping[str, node_def_pb2.NodeDef], node: node_def_pb2.NodeDef) -> list[int] | None:
+def _axes(reader: Reader, node: node_def_pb2.NodeDef) -> list[int] | None:
     """Returns the axes that an op sums over, or an empty list for all but the last. Returns None if they aren't known."""
     if node.op == "BiasAddGrad":
         return None if node.attr["data_format"].s == b"NCHW" else []
-    axes = constant_of(nodes, node.input[1], program.feeds)
+    axes = reader.constant(node.input[1])
     return None if axes is None or not axes.size else axes.flatten().tolist()
 
 

@@ -10,14 +10,12 @@ Applies to the last axis, with 33 to 1024 values in at most 32 pieces of equal s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Writer
-from tfaot.graph.attributes import FLOATS, attribute, constant_of
+from tfaot.compile.passes.writer import Reader, Writer
+from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.names import tensor_name
-from tfaot.graph.program import Program, Tensor
+from tfaot.graph.program import Program
 
 _WINDOW = 32
 """The longest row that XLA sums in one loop, together with what comes before and after."""
@@ -26,50 +24,45 @@ _LONGEST = _WINDOW * _WINDOW
 
 def row_sums(program: Program) -> int:
     """Rewrites sums and means along rows, and returns how many."""
-    nodes, tensors = program.nodes(), None
+    reader = Reader(program)
     count = 0
-    for node in nodes.values():
-        if node.op not in ("Mean", "Sum") or node.attr["T"].type not in FLOATS:
-            continue
-        axes = constant_of(nodes, node.input[1], program.feeds)
+    for node in reader.floats("Mean", "Sum"):
+        axes = reader.constant(node.input[1])
         if axes is None or axes.size != 1:
             continue
-        tensors = tensors or program.tensors()
-        name, port = tensor_name(node.input[0])
-        width = _width(tensors[f"{name}:{port}"], int(axes.item()))
-        if width and not _is_softmax(program, nodes, node):
-            _write(Writer(program, node), tensors[f"{name}:{port}"], width)
+        shape = reader.shape(node.input[0])
+        width = _width(shape, int(axes.item()))
+        if shape is not None and width and not _is_softmax(reader, node):
+            _write(Writer(program, node), shape, width)
             count += 1
     return count
 
 
-def _is_softmax(program: Program, nodes: Mapping[str, node_def_pb2.NodeDef], total: node_def_pb2.NodeDef) -> bool:
-    """Returns whether a sum is that of a softmax, which the pass `softmax` computes with everything else."""
+def _is_softmax(reader: Reader, total: node_def_pb2.NodeDef) -> bool:
+    """Returns whether a sum is that of a softmax, which the pass `row_fusion` computes with everything else."""
     powers, port = tensor_name(total.input[0])
-    if f"{powers}:{port}" in program.feeds or nodes[powers].op != "Exp":
+    if f"{powers}:{port}" in reader.program.feeds or reader.nodes[powers].op != "Exp":
         return False
     return any(
         node.op == "RealDiv" and [tensor_name(name) for name in node.input[:2]] == [(powers, port), (total.name, 0)]
-        for node in nodes.values()
+        for node in reader.nodes.values()
     )
 
 
-def _width(tensor: Tensor, axis: int) -> int:
-    """Returns the width of the pieces for the rows of a tensor; 0 if its rows stay whole."""
-    if tensor.shape is None or axis not in (-1, len(tensor.shape) - 1):
+def _width(shape: Shape, axis: int) -> int:
+    """Returns the width of the pieces for rows along an axis; 0 if they stay whole."""
+    if shape is None or axis not in (-1, len(shape) - 1):
         return 0
-    columns = tensor.shape[-1]
+    columns = shape[-1]
     if columns is None or not _WINDOW < columns <= _LONGEST:
         return 0
     width = max(size for size in range(1, _WINDOW + 1) if columns % size == 0)
     return width if columns // width <= _WINDOW else 0
 
 
-def _write(writer: Writer, tensor: Tensor, width: int) -> None:
-    node = writer.node
-    assert tensor.shape is not None
-    columns = tensor.shape[-1] or 0
-    rows = [-1 if size is None else size for size in tensor.shape[:-1]]  # all, if only a run knows how many
+def _write(writer: Writer, shape: tuple[int | None, ...], width: int) -> None:
+    node, columns = writer.node, shape[-1] or 0
+    rows = [-1 if size is None else size for size in shape[:-1]]  # all, if only a run knows how many
     pieces = [
         writer.slice(node.input[0], [*(0 for _ in rows), first], [*rows, width]) for first in range(0, columns, width)
     ]

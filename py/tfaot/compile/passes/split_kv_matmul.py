@@ -26,18 +26,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Writer
-from tfaot.graph.attributes import FLOATS, complete, constant_of
+from tfaot.compile.passes.writer import Reader, Writer, full
+from tfaot.graph.attributes import complete
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
-from tfaot.graph.program import Program, Tensor
+from tfaot.graph.program import Program
 
 _POSITIONS = 16
 """The fewest positions, that is, rows of keys or values."""
 _VALUES = 8192
 """The fewest keys or values. A copy of fewer takes little time."""
 
-_Nodes = Mapping[str, node_def_pb2.NodeDef]
 _Axes = dict[str, int]
 """The size of each axis that a tensor has, by its letter, in order. Axes of size 1 are left out."""
 
@@ -70,28 +69,20 @@ class _Product:
 
 def split_kv_matmul(program: Program) -> int:
     """Rewrites products, and returns how many."""
-    nodes = program.nodes()
-    products = [
-        node
-        for node in nodes.values()
-        if (node.op == "BatchMatMulV2" or (node.op == "Einsum" and node.attr["N"].i == 2))
-        and node.attr["T"].type in FLOATS
-    ]
-    tensors = program.tensors() if products else {}
+    reader = Reader(program)
     count = 0
-    for node in products:
-        product = _product(program, nodes, tensors, node)
+    for node in reader.floats("BatchMatMulV2", "Einsum"):
+        binary = node.op == "BatchMatMulV2" or node.attr["N"].i == 2
+        product = _product(reader, node) if binary else None
         if product is not None:
             _write(Writer(program, node), product)
             count += 1
     return count
 
 
-def _product(
-    program: Program, nodes: _Nodes, tensors: Mapping[str, Tensor], node: node_def_pb2.NodeDef
-) -> _Product | None:
+def _product(reader: Reader, node: node_def_pb2.NodeDef) -> _Product | None:
     """Returns what a node computes if the pass changes it, otherwise None."""
-    shapes = [complete(tensors[_full(name)].shape) for name in (*node.input[:2], node.name)]
+    shapes = [complete(reader.shape(name)) for name in (*node.input[:2], node.name)]
     letters = _letters(node, [len(shape or ()) for shape in shapes])
     if letters is None or None in shapes:
         return None
@@ -99,7 +90,7 @@ def _product(
         dict(zip(axes, shape or (), strict=True)) for axes, shape in zip(letters, shapes, strict=True)
     )
     first, second = (
-        _origin(program, nodes, tensor, axes, sizes)
+        _origin(reader, tensor, axes, sizes)
         for tensor, axes, sizes in zip(node.input[:2], letters[:2], (left, right), strict=True)
     )
     out = "".join(letter for letter, size in result.items() if size != 1)
@@ -111,7 +102,7 @@ def _product(
             continue
         (head,), (inner,) = heads, inners
         for joined in matrix.axes.keys() - heads:
-            parts = _parts(program, nodes, tensors, matrix, joined)
+            parts = _parts(reader, matrix, joined)
             if parts and any(_is_large(part, joined) for part in parts):
                 return _Product(row, parts, head, inner, joined, out, shapes[2] or ())
     return None
@@ -119,11 +110,6 @@ def _product(
 
 def _is_large(part: _Operand, joined: str) -> bool:
     return part.axes[joined] >= _POSITIONS and math.prod(part.axes.values()) >= _VALUES
-
-
-def _full(tensor: str) -> str:
-    name, port = tensor_name(tensor)
-    return f"{name}:{port}"
 
 
 def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
@@ -141,12 +127,12 @@ def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
     return [batch + left, batch + right, batch + m + n]
 
 
-def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: Mapping[str, int]) -> _Operand:
+def _origin(reader: Reader, tensor: str, letters: str, sizes: Mapping[str, int]) -> _Operand:
     """Returns the tensor that an operand is a transposition of, or the operand itself."""
-    while _full(tensor) not in program.feeds:
-        node = nodes[tensor_name(tensor)[0]]
+    while full(tensor) not in reader.program.feeds:
+        node = reader.nodes[tensor_name(tensor)[0]]
         if node.op == "Transpose":
-            order = constant_of(nodes, node.input[1], program.feeds)
+            order = reader.constant(node.input[1])
             if order is None:
                 break
             letters = "".join(letters[place] for place in np.argsort(order % len(letters)))
@@ -156,13 +142,11 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
     return _Operand(tensor, {letter: sizes[letter] for letter in letters if sizes[letter] != 1})
 
 
-def _parts(
-    program: Program, nodes: _Nodes, tensors: Mapping[str, Tensor], matrix: _Operand, joined: str
-) -> tuple[_Operand, ...]:
+def _parts(reader: Reader, matrix: _Operand, joined: str) -> tuple[_Operand, ...]:
     """Returns the two tensors that a matrix is a concatenation of along an axis. If it isn't one, returns nothing."""
     tensor = matrix.tensor
-    while _full(tensor) not in program.feeds:
-        node = nodes[tensor_name(tensor)[0]]
+    while full(tensor) not in reader.program.feeds:
+        node = reader.nodes[tensor_name(tensor)[0]]
         if node.op == "ConcatV2":
             break
         if node.op not in IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}:
@@ -171,8 +155,8 @@ def _parts(
     else:
         return ()
     *joining, axis = node.input
-    number = constant_of(nodes, axis, program.feeds)
-    shapes = [complete(tensors[_full(part)].shape) for part in (tensor, *joining)]
+    number = reader.constant(axis)
+    shapes = [complete(reader.shape(part)) for part in (tensor, *joining)]
     if number is None or len(joining) != 2 or None in shapes:
         return ()
     whole, *rest = (shape or () for shape in shapes)

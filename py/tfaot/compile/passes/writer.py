@@ -1,16 +1,17 @@
-"""Writes the nodes that take the place of one."""
+"""How passes look at a graph, and write the nodes that take the place of one."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, numpy_dtype, type_attribute
+from tfaot.graph.attributes import FLOATS, Array, Shape, complete, constant_of, numpy_dtype, type_attribute
 from tfaot.graph.names import tensor_name
-from tfaot.graph.program import Program
+from tfaot.graph.program import Program, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,18 +66,37 @@ class Writer:
         self.become("Reshape", tensor, self.constant(shape), Tshape=np.dtype("int32"))
 
 
-def images(program: Program, op: str) -> list[tuple[node_def_pb2.NodeDef, tuple[int, ...]]]:
-    """Returns nodes on floats with channels last, and the shape of their first operand, if it is known."""
-    nodes = [
-        node
-        for node in program.nodes().values()
-        if node.op == op and node.attr["T"].type in FLOATS and node.attr["data_format"].s == b"NHWC"
-    ]
-    tensors = program.tensors() if nodes else {}
-    result = []
-    for node in nodes:
-        name, port = tensor_name(node.input[0])
-        shape = complete(tensors[f"{name}:{port}"].shape)
-        if shape is not None:
-            result.append((node, shape))
-    return result
+class Reader:
+    """A graph as it is when a pass begins, and what is known about it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.nodes = program.nodes()
+
+    def floats(self, *ops: str) -> list[node_def_pb2.NodeDef]:
+        """Returns the nodes of some ops on float32 or float64."""
+        return [node for node in self.nodes.values() if node.op in ops and node.attr["T"].type in FLOATS]
+
+    def shape(self, tensor: str) -> Shape:
+        """Returns the shape of a tensor, as far as it is known."""
+        return self._tensors[full(tensor)].shape
+
+    def constant(self, tensor: str) -> Array | None:
+        """Returns the value of a constant, or None for other tensors."""
+        return constant_of(self.nodes, tensor, self.program.feeds)
+
+    def images(self, op: str) -> list[tuple[node_def_pb2.NodeDef, tuple[int, ...]]]:
+        """Returns nodes on floats with channels last, and the shape of their first operand, if it is known."""
+        nodes = [node for node in self.floats(op) if node.attr["data_format"].s == b"NHWC"]
+        shapes = ((node, complete(self.shape(node.input[0]))) for node in nodes)
+        return [(node, shape) for node, shape in shapes if shape is not None]
+
+    @functools.cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        return self.program.tensors()
+
+
+def full(tensor: str) -> str:
+    """Returns a tensor's name with its port."""
+    name, port = tensor_name(tensor)
+    return f"{name}:{port}"

@@ -19,13 +19,11 @@ BYTES = 1e10
 CALL = 2e-7
 """Seconds per kernel call."""
 
-_FREE = frozenset(
-    {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "broadcast", "iota", "call", "while"}
-)
+FREE = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "broadcast", "iota"})
+"""Instructions that compute and copy nothing."""
 _KERNELS = frozenset(
     {"dot", "convolution", "reduce", "reduce-window", "sort", "gather", "scatter", "fusion", "concatenate"}
 )
-
 
 REDUCTIONS = ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort")
 """Instructions that do something for each value of an operand."""
@@ -53,7 +51,7 @@ def arithmetic(instruction: Instruction, operands: Sequence[Shape]) -> int:
 
 
 def _cost(instruction: Instruction, operands: Sequence[Shape]) -> float:
-    if instruction.opcode in _FREE:
+    if instruction.opcode in FREE | {"call", "while"}:
         return 0.0
     moved = 4.0 * (instruction.count + sum(shape.count for shape in operands))
     work = arithmetic(instruction, operands)

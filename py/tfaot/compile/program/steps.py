@@ -8,46 +8,23 @@ from typing import Any
 
 from tfaot.compile.program import cost
 from tfaot.compile.program.codegen.emitter import Emitter
-from tfaot.compile.program.thunks.kinds import (
-    CompiledFunction,
-    Convolution,
-    Dot,
-    For,
-    Kernel,
-    Place,
-    Slice,
-    Thunk,
-    While,
-)
+from tfaot.compile.program.thunks import kinds
+from tfaot.compile.program.thunks.kinds import CompiledFunction, For, Kernel, Place, Slice, Thunk
 from tfaot.compile.program.values.instructions import kernels
 from tfaot.xla.module import Instruction, Module
 
-_FREE = frozenset(
-    [
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "bitcast-convert",
-        "reshape",
-        "broadcast",
-        "iota",
-        "copy",
-        "slice",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "transpose",
-        "concatenate",
-        "pad",
-        "reverse",
-        "gather",
-        "convert",
-        "after-all",
-        "domain",
-        "rng-get-and-update-state",
-    ]
-)
+_MOVES = {
+    "concatenate",
+    "copy",
+    "dynamic-slice",
+    "dynamic-update-slice",
+    "gather",
+    "pad",
+    "reverse",
+    "slice",
+    "transpose",
+}
+_FREE = cost.FREE | _MOVES | {"after-all", "bitcast-convert", "convert", "domain", "rng-get-and-update-state"}
 """Instructions without arithmetic."""
 _PRODUCTS = ("convolution", "dot")
 MEMORY = "memory"
@@ -103,7 +80,7 @@ class _Reader:
                 self._steps.append(self._step(thunk, times))
             for body in thunk.bodies:
                 self._add(body, times * (thunk.trips if isinstance(thunk, For) else 1))
-            if isinstance(thunk, For | While) and len(self._steps) > first:
+            if isinstance(thunk, For | kinds.While) and len(self._steps) > first:
                 self._loops.append((first, len(self._steps) - 1))
 
     def _step(self, thunk: Thunk, times: int) -> dict[str, Any]:
@@ -140,7 +117,7 @@ class _Reader:
         """Returns what became a step: a kernel by its name, and a product by its size, of which the first comes first."""
         if isinstance(thunk, Kernel):
             return self._kernels.get(thunk.symbol)
-        if isinstance(thunk, Convolution | Dot):
+        if isinstance(thunk, kinds.Convolution | kinds.Dot):
             for index, product in enumerate(self._products):
                 if self._operations(product) == thunk.operations:
                     return self._products.pop(index)

@@ -66,7 +66,7 @@ def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], w
             nodes = _cut(edge, {dim: placeholders[name] for dim, name in axes.items()}, taken)
             added += nodes
             cut[node] = nodes[-1].name
-            sources |= {each.name: edge.source for each in nodes if edge.source}
+            sources |= {made.name: edge.source for made in nodes if edge.source}
     for node in graph.node:
         for index, operand in enumerate(node.input):
             node.input[index] = cut.get(operand.removesuffix(":0"), operand)

@@ -55,11 +55,11 @@ def merge(programs: Sequence[Sequence[str]]) -> Lines:
 def _merged(lines: Sequence[str]) -> str:
     parts = [_PARTS.split(line) for line in lines]
     values = "dense<" in lines[0] and not _CONSTANT.match(lines[0])
-    if values or len({len(each) for each in parts}) > 1 or len({tuple(each[::2]) for each in parts}) > 1:
+    if values or len({len(part) for part in parts}) > 1 or len({tuple(part[::2]) for part in parts}) > 1:
         raise MlirError(f"error: an operation depends on the batch in more than its sizes: {lines[0].strip()[:120]}")
     merged = list(parts[0])
     for index in range(1, len(merged), 2):
-        texts = [each[index] for each in parts]
+        texts = [part[index] for part in parts]
         if len({*texts}) > 1:
             dense = texts[0].startswith("dense")  # `constant` reads its variants
             merged[index] = texts[0] if dense else str(opened([Type.of(text) for text in texts]))
@@ -68,9 +68,9 @@ def _merged(lines: Sequence[str]) -> str:
 
 def opened(types: Sequence[Type]) -> Type:
     """Returns a type with the sizes open that differ."""
-    if len({len(each.shape) for each in types}) > 1:
+    if len({len(type_.shape) for type_ in types}) > 1:
         raise MlirError(f"error: the rank of {types[0]} depends on the batch")
-    shapes = zip(*(each.shape for each in types), strict=True)
+    shapes = zip(*(type_.shape for type_ in types), strict=True)
     return Type(types[0].element, tuple(sizes[0] if len({*sizes}) == 1 else None for sizes in shapes))
 
 
@@ -83,7 +83,7 @@ def batch_of(variants: Sequence[str], arguments: Sequence[Any]) -> Any:
     """
     signatures = [Signature.of(line) for line in variants]
     for index, argument in enumerate(arguments):
-        shapes = [each.arguments[index].type.shape for each in signatures if each is not None]
+        shapes = [signature.arguments[index].type.shape for signature in signatures if signature is not None]
         for axis, sizes in enumerate(zip(*shapes, strict=True)):
             if sizes == SIZES:
                 return tf.shape(argument)[axis]

@@ -123,8 +123,8 @@ class _Main:
         call = _CALL.match(self._lines[number])
         if call is None:
             return False
-        value, target, given = call[1], call[2], call[3]
-        operand = self._names.get(given, given)
+        value, target, name = call[1], call[2], call[3]
+        operand = self._names.get(name, name)
         before, after = Type.of(call[4]), Type.of(call[5])
         sharding = _SHARDING.search(self._lines[number])
         cut = sharding[1] if sharding else ""
@@ -135,7 +135,7 @@ class _Main:
         elif target == _END and before != after:
             self._names[value] = value
             self._wholes[value] = operand, before, cut
-        elif target == _START and whole is not None and whole[1:] == (after, self._cuts.get(given, "")):
+        elif target == _START and whole is not None and whole[1:] == (after, self._cuts.get(name, "")):
             self._names[value] = whole[0]
         elif before != after:
             self._own.add(value)
@@ -150,9 +150,9 @@ class _Main:
             line = line.replace(f"{value}: {self._arguments[value].type}", f"{value}: {type_}", 1)
         head, arrow, tail = line.partition(" -> ")
         for result, made in zip(self._results, results, strict=True):
-            before, found, tail = tail.partition(str(result.type))
+            before, shown, tail = tail.partition(str(result.type))
             head += arrow + before + made
-            arrow = "" if found else arrow
+            arrow = "" if shown else arrow
         text = f"mhlo\\.sharding = {mlir.STRING}"
         return re.sub(rf"{text}, |, {text}| \{{{text}\}}", "", head + tail)
 

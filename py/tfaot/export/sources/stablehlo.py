@@ -145,8 +145,8 @@ class StablehloSource:
 
     def _converted(self, edges: Sequence[Edge]) -> _Converted:
         """Converts the program for sizes of its inputs."""
-        known = all(None not in (edge.shape or ()) for edge in self._signature.edges)
-        return _converted(self._text if known else self._refined(edges), what=self._path)
+        closed = all(None not in (edge.shape or ()) for edge in self._signature.edges)
+        return _converted(self._text if closed else self._refined(edges), what=self._path)
 
     def _read(self, data: bytes) -> str:
         """Returns the program as text with locations, which have the names of arguments."""
@@ -281,7 +281,7 @@ class _Main:
             info = re.search(rf"jax\.result_info = ({mlir.STRING})", result.attributes)
             default = "output" if len(main.results) == 1 else f"output_{index}"
             labels.append(_output_label(_unquoted(info[1]) if info else "") or default)
-        takes, types = (tuple(each.type for each in values) for values in (main.arguments, main.results))
+        takes, types = (tuple(value.type for value in values) for values in (main.arguments, main.results))
         return cls(tuple(edges), tuple(labels), takes, types)
 
 
@@ -425,11 +425,11 @@ def _opened(programs: Sequence[_Converted]) -> _Converted:
     kept = {}
     for name, one in first.kept.items():
         all_ = [program.kept[name] for program in programs]
-        text = "\n".join(open_batch.merge([each.statement.text.splitlines() for each in all_]).merged)
+        text = "\n".join(open_batch.merge([operation.statement.text.splitlines() for operation in all_]).merged)
         kept[name] = _Kept(
             dataclasses.replace(one.statement, text=text),
-            tuple(open_batch.opened(types) for types in zip(*(each.operands for each in all_), strict=True)),
-            open_batch.merge([each.constants for each in all_]).merged,
+            tuple(open_batch.opened(types) for types in zip(*(operation.operands for operation in all_), strict=True)),
+            open_batch.merge([operation.constants for operation in all_]).merged,
         )
     return dataclasses.replace(first, lines=lines.merged, kept=kept, variants=lines.variants)
 
@@ -475,12 +475,12 @@ def _converted(text: str, *, what: str) -> _Converted:
     for _ in range(_ROUNDS):
         source = _without(lines, kept)
         try:
-            found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
+            foreign = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
         except MlirError as error:  # it makes an op that TensorFlow's own checks refuse
             if not error.lines:
                 raise
-            found = set(error.lines)
-        more = {owners[source.line(number)] for number in found} - kept.keys()
+            foreign = set(error.lines)
+        more = {owners[source.line(number)] for number in foreign} - kept.keys()
         if not more:
             break
         kept |= {number: _keep(lines, number, definitions) for number in sorted(more)}
@@ -492,12 +492,12 @@ def _converted(text: str, *, what: str) -> _Converted:
     named = locations.aliases(done.splitlines())
     bare, made = locations.split(done)
     starts = [_line(location, named) for location in made]
-    for number, each in kept.items():  # the location is behind the regions
-        places[number] = places[number] or places[number + len(each.statement.text.splitlines()) - 1]
+    for number, operation in kept.items():  # the location is behind the regions
+        places[number] = places[number] or places[number + len(operation.statement.text.splitlines()) - 1]
     return _Converted(
         bare,
         ["" if start is None or source.line(start) < 0 else places[source.line(start)] for start in starts],
-        {f"{_PREFIX}{number}": each for number, each in kept.items()},
+        {f"{_PREFIX}{number}": operation for number, operation in kept.items()},
         constants,
         shards.devices(whole),
     )
@@ -541,10 +541,10 @@ class _Definitions:
                 parts = (part.partition(": ") for part in mlir.split(block[1]))
                 self._add(number, ((name, Type.of(type_)) for name, _, type_ in parts))
             elif mlir.RESULTS.match(line):
-                each = mlir.statement(lines, number)
-                self._add(number, zip(each.results, each.result_types, strict=True))
-                if each.operation == mlir.LOOP:
-                    self._add(number, zip(mlir.carried(line), each.result_types, strict=True))
+                statement = mlir.statement(lines, number)
+                self._add(number, zip(statement.results, statement.result_types, strict=True))
+                if statement.operation == mlir.LOOP:
+                    self._add(number, zip(mlir.carried(line), statement.result_types, strict=True))
 
     def _add(self, number: int, pairs: Iterable[tuple[str, Type]]) -> None:
         for name, type_ in pairs:
@@ -584,13 +584,13 @@ def _owners(lines: Sequence[str]) -> list[int]:
 
 
 def _keep(lines: Sequence[str], number: int, definitions: _Definitions) -> _Kept:
-    found = mlir.statement(lines, number)
+    statement = mlir.statement(lines, number)
     inner: list[str] = []
-    if found.operation not in _CONTROL_FLOW:
-        inside = {*mlir.operands("\n".join(found.text.splitlines()[1:]))}
-        defined = [lines[definitions.line_of(value, number)] for value in found.operands if value in inside]
+    if statement.operation not in _CONTROL_FLOW:
+        inside = {*mlir.operands("\n".join(statement.text.splitlines()[1:]))}
+        defined = [lines[definitions.line_of(value, number)] for value in statement.operands if value in inside]
         inner = [line for line in defined if " = stablehlo.constant " in line]
-    kept = _Kept(found, (), tuple(inner))
+    kept = _Kept(statement, (), tuple(inner))
     return dataclasses.replace(kept, operands=tuple(definitions.type_of(value, number) for value in kept.values))
 
 
@@ -611,23 +611,23 @@ def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
     origins: list[int] = []
     number = 0
     while number < len(lines):
-        each = kept.get(number)
-        if each is None:
+        operation = kept.get(number)
+        if operation is None:
             result.append(lines[number])
             origins.append(number)
             number += 1
             continue
-        names, types = ", ".join(each.values), ", ".join(map(str, each.operands))
-        given = mlir.RESULTS.match(each.statement.text)
-        left = given[0].lstrip() if given else ""
-        results = ", ".join(map(str, each.statement.result_types))
+        names, types = ", ".join(operation.values), ", ".join(map(str, operation.operands))
+        match = mlir.RESULTS.match(operation.statement.text)
+        left = match[0].lstrip() if match else ""
+        results = ", ".join(map(str, operation.statement.result_types))
         result.append(f"    {left}func.call @{_PREFIX}{number}({names}) : ({types}) -> ({results})")
         origins.append(number)
-        number += len(each.statement.text.splitlines())
+        number += len(operation.statement.text.splitlines())
     end = max(index for index, line in enumerate(result) if line.startswith("}"))
-    for number, each in kept.items():
-        types = ", ".join(map(str, each.operands))
-        results = ", ".join(map(str, each.statement.result_types))
+    for number, operation in kept.items():
+        types = ", ".join(map(str, operation.operands))
+        results = ", ".join(map(str, operation.statement.result_types))
         result.insert(end, f"  func.func private @{_PREFIX}{number}({types}) -> ({results})")
         origins.insert(end, -1)
     return _Source("\n".join(result) + "\n", tuple(origins))
@@ -643,28 +643,28 @@ def _foreign(text: str) -> set[int]:
     """Returns the lines, in the text that was converted, of the operations that TensorFlow doesn't have or can't run."""
     lines = text.splitlines()
     named = locations.aliases(lines)
-    found: set[int] = set()
+    foreign: set[int] = set()
     number = 0
     while number < len(lines):
         match = _ANY.match(lines[number])
         if match is None or match["operation"] in _CONSTANTS:
             number += 1
             continue
-        each = mlir.statement(lines, number)
-        if match["operation"].startswith("tf.") and match["operation"] not in _WRONG and _runs(each):
+        statement = mlir.statement(lines, number)
+        if match["operation"].startswith("tf.") and match["operation"] not in _WRONG and _runs(statement):
             number += 1
             continue
-        found.add(_place(each, named))
-        number += len(each.text.splitlines())
-    return found
+        foreign.add(_place(statement, named))
+        number += len(statement.text.splitlines())
+    return foreign
 
 
-def _place(each: Statement, named: Mapping[str, str]) -> int:
+def _place(statement: Statement, named: Mapping[str, str]) -> int:
     """Returns the line that an operation was on before it was converted."""
-    number = _line(each.text, named)
+    number = _line(statement.text, named)
     if number is not None:
         return number
-    raise MlirError(f"error: {each.operation} isn't converted, and its place is unknown")
+    raise MlirError(f"error: {statement.operation} isn't converted, and its place is unknown")
 
 
 def _line(text: str, named: Mapping[str, str]) -> int | None:
@@ -675,13 +675,13 @@ def _line(text: str, named: Mapping[str, str]) -> int | None:
     return int(at[1]) - 1 if at else None
 
 
-def _runs(each: Statement) -> bool:
+def _runs(statement: Statement) -> bool:
     """Returns whether TensorFlow has a kernel for an operation that is one of its ops, or one that holds others."""
-    definition = op_def_registry.get(each.operation.removeprefix("tf."))
-    if definition is None or each.operation == "tf.While":
+    definition = op_def_registry.get(statement.operation.removeprefix("tf."))
+    if definition is None or statement.operation == "tf.While":
         return True
-    operands, results = each.types
-    if each.operation == "tf.Cast" and any(type_.element in ("i4", "ui4") for type_ in (*operands, *results)):
+    operands, results = statement.types
+    if statement.operation == "tf.Cast" and any(type_.element in ("i4", "ui4") for type_ in (*operands, *results)):
         return False  # it has a kernel for 4 bits, but not to and from each dtype
     types: dict[str, int] = {}
     if len(operands) == len(definition.input_arg):
@@ -784,12 +784,12 @@ class _Builder:
         return self._batch if batch is None and inherited else batch
 
     def _call(self, signature: Signature, start: int, arguments: Sequence[Any]) -> list[Any]:
-        values: dict[str, Any] = dict(zip((each.value for each in signature.arguments), arguments, strict=True))
+        values: dict[str, Any] = dict(zip((argument.value for argument in signature.arguments), arguments, strict=True))
         for number in range(start + 1, len(self._lines)):
-            each = mlir.statement(self._lines, number)
-            operands = [values[value] for value in _given(each)]
+            statement = mlir.statement(self._lines, number)
+            operands = [values[value] for value in _operands(statement)]
             refused = next((value for value in operands if isinstance(value, MlirError)), None)
-            if each.operation == "return":
+            if statement.operation == "return":
                 if refused is not None:
                     raise refused
                 return operands
@@ -797,26 +797,26 @@ class _Builder:
             try:
                 if refused is not None:
                     raise refused
-                made = self._nodes(each, operands, self._variants[number] if self._variants else ())
+                made = self._nodes(statement, operands, self._variants[number] if self._variants else ())
             except MlirError as error:
                 if place and ", at " not in str(error):
                     error = MlirError(f"{error}, at {place}")
-                made = [error] * len(each.results)  # without a line, it has that of its use
+                made = [error] * len(statement.results)  # without a line, it has that of its use
                 if ", at " in str(error) or not made:
                     raise error from None
-            values |= zip(each.results, made, strict=True)
+            values |= zip(statement.results, made, strict=True)
             taken = {id(value) for value in operands}
             self._made += ((v.graph, v.op.name, place) for v in made if place and id(v) not in taken)
         raise AssertionError(f"{signature.name} has no end")
 
-    def _nodes(self, each: Statement, operands: Sequence[Any], variants: Sequence[str]) -> list[Any]:
-        operation = each.operation
+    def _nodes(self, statement: Statement, operands: Sequence[Any], variants: Sequence[str]) -> list[Any]:
+        operation = statement.operation
         if operation.endswith(".constant") or operation == "tf.Const":
             if len({*variants}) > 1:
                 return [open_batch.constant([_dense(text) for text in variants], self._batch)]
-            return [tf.constant(mlir.constant(_dense(each.text)))]
+            return [tf.constant(mlir.constant(_dense(statement.text)))]
         if operation in ("call", "func.call"):
-            match = re.search(rf"call @({mlir.STRING}|[\w$.-]+)\(", each.text)
+            match = re.search(rf"call @({mlir.STRING}|[\w$.-]+)\(", statement.text)
             assert match is not None
             return self.call(match[1].strip('"'), operands)
         if not operation.startswith("tf."):
@@ -833,24 +833,24 @@ class _Builder:
             keywords[argument.name] = rest[:count] if many else rest[0]
             rest = rest[count:]
         kinds = {attr.name: attr.type for attr in definition.attr}
-        for key, value in _attributes(each.text).items():
+        for key, value in _attributes(statement.text).items():
             if key in kinds:
                 keywords[key] = self._attribute(value, kinds[key])
         outputs = [argument.type_attr for argument in definition.output_arg]
-        for attr, type_ in zip(outputs, each.result_types, strict=False):
+        for attr, type_ in zip(outputs, statement.result_types, strict=False):
             inferred = {argument.type_attr for argument in definition.input_arg}
             if attr and attr not in inferred and attr not in keywords and kinds[attr] == "type":
                 keywords[attr] = tf.as_dtype(mlir.dtype_of(type_))
         if name in ("If", "StatelessIf", "Case", "StatelessCase"):
-            keywords["Tout"] = [tf.as_dtype(mlir.dtype_of(type_)) for type_ in each.result_types]
+            keywords["Tout"] = [tf.as_dtype(mlir.dtype_of(type_)) for type_ in statement.result_types]
         if "output_shapes" in kinds:
-            keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in each.result_types]
+            keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in statement.result_types]
         _repair(name, keywords)
         made = op_def_library.apply_op(name, **keywords)
         if isinstance(made, tf.Operation):
             return list(made.outputs)
         results = list(made) if isinstance(made, list | tuple) else [made]
-        for value, type_ in zip(results, each.result_types, strict=True):
+        for value, type_ in zip(results, statement.result_types, strict=True):
             value.set_shape(type_.shape)
         return results
 
@@ -906,7 +906,7 @@ class _Builder:
 
     def _choice(self, kept: _Kept, branches: Sequence[str], operands: Sequence[Any]) -> list[Any]:
         """Adds a node that runs one of several programs, all of which take all operands."""
-        (value,) = _given(kept.statement)[:1]
+        (value,) = _operands(kept.statement)[:1]
         index = operands[kept.values.index(value)]
         specs = [tf.TensorSpec(operand.shape, operand.dtype) for operand in operands]
         functions = []
@@ -953,8 +953,8 @@ def _convolution_3d(text: str, axes: Sequence[str], image: Any, kernel: Any) -> 
     """
 
     def window(key: str, default: int) -> list[Any]:
-        found = re.search(rf"\b{key} = (\[[-\d, \[\]a-z]*?\])(?:, [a-z]|}})", text)
-        return json.loads(found[1]) if found else [default] * 3
+        match = re.search(rf"\b{key} = (\[[-\d, \[\]a-z]*?\])(?:, [a-z]|}})", text)
+        return json.loads(match[1]) if match else [default] * 3
 
     def spread(x: Any, first: int, steps: Sequence[int]) -> Any:
         """Inserts zeros between values along three axes."""
@@ -1021,12 +1021,12 @@ def _clamp(operands: dict[str, Any], name: str, sizes: Any) -> None:
     operands[name] = tf.maximum(tf.minimum(indices, last), tf.zeros([], indices.dtype))
 
 
-def _given(each: Statement) -> list[str]:
+def _operands(statement: Statement) -> list[str]:
     """Returns the operands of an operation without regions, in order, with repetitions."""
-    text = each.text.strip()
-    if each.operation == "return":
+    text = statement.text.strip()
+    if statement.operation == "return":
         return mlir.operands(text.partition(" : ")[0])
-    text = text.partition(" = ")[2] if each.results else text
+    text = text.partition(" = ")[2] if statement.results else text
     start = text.find("(")
     return mlir.operands(text[start : mlir.closing(text, start)]) if start >= 0 else []
 

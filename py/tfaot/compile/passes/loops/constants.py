@@ -17,27 +17,8 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 12
 """The most elements to evaluate. Shapes and bounds are small."""
 
-_FOLDED = frozenset(
-    {
-        *SCALARS,
-        "All",
-        "Cast",
-        "ConcatV2",
-        "ExpandDims",
-        "Fill",
-        "GatherV2",
-        "Max",
-        "Min",
-        "Pack",
-        "Prod",
-        "Range",
-        "Reshape",
-        "Slice",
-        "Squeeze",
-        "StridedSlice",
-        "Sum",
-    }
-)
+_SHAPES = {"ConcatV2", "ExpandDims", "GatherV2", "Pack", "Reshape", "Slice", "Squeeze", "StridedSlice"}
+_FOLDED = frozenset({*SCALARS, *_SHAPES, "All", "Cast", "Fill", "Max", "Min", "Prod", "Range", "Sum"})
 """The ops that loop bounds and list shapes may use."""
 
 

@@ -102,20 +102,20 @@ class Loop:
         argument = self.body.arguments[index]
         if op == "AddV2" and not offset:
             return argument
-        made = self.body.add(op, name, [self.number(offset, name), argument], T=np.dtype(np.int32))
-        return f"{made.name}:0"
+        return self.add(op, name, [self.number(offset, name), argument], types_pb2.DT_INT32)
+
+    def add(self, op: str, name: str, inputs: Iterable[str], dtype: int, key: str = "T", **attributes: object) -> str:
+        """Adds a node to the body, whose attribute `key` is a `tensorflow.DataType`. Returns its first result."""
+        attributes[key] = type_attribute(dtype)
+        return f"{self.body.add(op, name, inputs, **attributes).name}:0"
 
     def number(self, value: int, name: str) -> str:
         """Adds a scalar int32 to the body."""
-        constant = self.body.add(
-            "Const", f"{name}/{value}", (), dtype=np.dtype(np.int32), value=np.array(value, np.int32)
-        )
-        return f"{constant.name}:0"
+        return self.add("Const", f"{name}/{value}", (), types_pb2.DT_INT32, "dtype", value=np.array(value, np.int32))
 
     def vector(self, values: tuple[int, ...], name: str) -> str:
         """Adds an int32 vector to the body."""
-        constant = self.body.add("Const", name, (), dtype=np.dtype(np.int32), value=np.array(values, np.int32))
-        return f"{constant.name}:0"
+        return self.add("Const", name, (), types_pb2.DT_INT32, "dtype", value=np.array(values, np.int32))
 
     def item(self, tensor: str) -> Item | None:
         """Returns the list item behind a tensor of the body; None if there is none, or its index is unknown."""

@@ -7,7 +7,6 @@ PE Format.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import struct
 from collections.abc import Sequence
 
@@ -36,21 +35,36 @@ class Symbol:
     size: int
 
 
+_Parts = tuple[dict[int, tuple[int, int]], list[tuple[int, Symbol]]]
+"""What a format's reader finds: where sections are in the file, by their number, and symbols with the number of their section.
+
+In formats that don't have a symbol's size, it is 0."""
+
+
 def read(data: bytes) -> tuple[memoryview, list[Symbol]]:
     """Returns the contents of an object file's one section that isn't empty, and its symbols by address.
 
-    In formats that don't have a symbol's size, it reaches to the next one.
+    Where a format doesn't have a symbol's size, it reaches to the next one.
 
     Raises:
       TfaotError: the file is something else, or contains anything besides constants.
     """
     try:
-        for start, reader in _READERS.items():
-            if data.startswith(start):
-                return reader(data)
-    except (struct.error, IndexError, ValueError):
-        pass
-    raise _NOT_ONE
+        sections, symbols = next(reader for start, reader in _READERS.items() if data.startswith(start))(data)
+    except (StopIteration, struct.error, IndexError, ValueError):
+        raise _NOT_ONE from None
+    filled = [index for index, (_, size) in sections.items() if size]
+    if len(filled) > 1 or filled != sorted({section for section, _ in symbols}):
+        raise _MORE
+    if not filled:
+        return memoryview(b""), []
+    offset, size = sections[filled[0]]
+    if offset + size > len(data):
+        raise _NOT_ONE
+    starts = sorted({symbol.start for _, symbol in symbols})
+    ends = dict(zip(starts, [*starts[1:], size], strict=True))
+    sized = (dataclasses.replace(one, size=one.size or ends[one.start] - one.start) for _, one in symbols)
+    return memoryview(data)[offset : offset + size], sorted(sized, key=lambda symbol: (symbol.start, symbol.name))
 
 
 def write(template: bytes, contents: bytes | bytearray, symbols: Sequence[Symbol]) -> bytes:
@@ -75,13 +89,6 @@ _MORE = unknown("it has something in it besides constants")
 
 def _padded(data: bytes, to: int) -> bytes:
     return data + b"\0" * (-len(data) % to)
-
-
-def _until_next(symbols: list[tuple[int, bytes]], end: int) -> list[Symbol]:
-    """Returns symbols with sizes that reach to the next higher address."""
-    starts = [*sorted({start for start, _ in symbols}), end]
-    following = dict(itertools.pairwise(starts))
-    return [Symbol(name, start, following[start] - start) for start, name in sorted(symbols)]
 
 
 def _string(data: bytes, at: int) -> bytes:
@@ -110,31 +117,23 @@ class _Section:
     entry: int
 
 
-def _read_elf(data: bytes) -> tuple[memoryview, list[Symbol]]:
+def _read_elf(data: bytes) -> _Parts:
     header = _ELF_HEADER.unpack_from(data)
     kind, start, count = header[1], header[6], header[12]
-    if kind != _RELOCATABLE or start + count * _ELF_SECTION.size > len(data):
-        raise _NOT_ONE
     sections = [_Section(*_ELF_SECTION.unpack_from(data, start + index * _ELF_SECTION.size)) for index in range(count)]
-    symtab = next((section for section in sections if section.kind == _SYMTAB), None)
-    if symtab is None:
+    symtab = next(section for section in sections if section.kind == _SYMTAB)
+    if kind != _RELOCATABLE:
         raise _NOT_ONE
-    symbols = [
-        _ELF_SYMBOL.unpack_from(data, symtab.offset + index * _ELF_SYMBOL.size)
-        for index in range(symtab.size // _ELF_SYMBOL.size)
-    ]
-    held = sorted((symbol for symbol in symbols if symbol[1] & 15 == _OBJECT), key=lambda symbol: symbol[4])
-    filled = [i for i, s in enumerate(sections) if s.kind in (_PROGBITS, _NOBITS) and s.flags & _ALLOC and s.size]
-    if len(filled) > 1 or filled != sorted({symbol[3] for symbol in held}):
-        raise _MORE
-    if not filled:
-        return memoryview(b""), []
-    section = sections[filled[0]]
-    if section.kind == _NOBITS:
+    if any(section.kind == _NOBITS and section.flags & _ALLOC and section.size for section in sections):
         raise _MORE
     strings = sections[symtab.link].offset
-    named = [Symbol(_string(data, strings + symbol[0]), symbol[4], symbol[5]) for symbol in held]
-    return memoryview(data)[section.offset : section.offset + section.size], named
+    symbols = []
+    for index in range(symtab.size // _ELF_SYMBOL.size):
+        name, info, _, at, value, size = _ELF_SYMBOL.unpack_from(data, symtab.offset + index * _ELF_SYMBOL.size)
+        if info & 15 == _OBJECT:
+            symbols.append((at, Symbol(_string(data, strings + name), value, size)))
+    held = {i: (s.offset, s.size) for i, s in enumerate(sections) if s.kind == _PROGBITS and s.flags & _ALLOC}
+    return held, symbols
 
 
 def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:
@@ -194,7 +193,7 @@ def _macho_commands(data: bytes) -> list[tuple[int, int, int]]:
     return commands
 
 
-def _read_macho(data: bytes) -> tuple[memoryview, list[Symbol]]:
+def _read_macho(data: bytes) -> _Parts:
     sections, symbols = [], []
     for kind, at, _ in _macho_commands(data):
         if kind == _LC_SEGMENT:
@@ -207,15 +206,8 @@ def _read_macho(data: bytes) -> tuple[memoryview, list[Symbol]]:
             ):
                 if not tag & _N_STAB and tag & _N_EXTERNAL:
                     symbols.append((section, value, _c_name(_string(data, strings + name))))
-    filled = [index for index, section in enumerate(sections, 1) if section[3]]
-    if len(filled) > 1 or filled != sorted({section for section, _, _ in symbols}):
-        raise _MORE
-    if not filled:
-        return memoryview(b""), []
-    _, _, address, size, offset, *_ = sections[filled[0] - 1]
-    if offset + size > len(data):
-        raise _NOT_ONE
-    return memoryview(data)[offset : offset + size], _until_next([(v - address, n) for _, v, n in symbols], size)
+    moved = [(index, Symbol(name, value - sections[index - 1][2], 0)) for index, value, name in symbols]
+    return {index: (section[4], section[3]) for index, section in enumerate(sections, 1)}, moved
 
 
 def _c_name(symbol: bytes) -> bytes:
@@ -236,7 +228,7 @@ def _write_macho(template: bytes, contents: bytes, symbols: Sequence[Symbol]) ->
     held = _padded(contents, 8)
     table, names = b"", b"\0"
     # Linkers expect them by name.
-    for symbol in sorted(symbols, key=lambda each: each.name):
+    for symbol in sorted(symbols, key=lambda symbol: symbol.name):
         table += _MACHO_SYMBOL.pack(len(names), _N_SECTION | _N_EXTERNAL, 1, 0, symbol.start)
         names += b"_" + symbol.name + b"\0"
     header = list(_MACHO_HEADER.unpack_from(template))
@@ -277,7 +269,7 @@ _COFF_READ_ONLY = 0x40000040
 """Initialized data, which can be read."""
 
 
-def _read_coff(data: bytes) -> tuple[memoryview, list[Symbol]]:
+def _read_coff(data: bytes) -> _Parts:
     header = _COFF_HEADER.unpack_from(data)
     count, table, entries, optional = header[1], header[3], header[4], header[5]
     sections = [
@@ -294,16 +286,8 @@ def _read_coff(data: bytes) -> tuple[memoryview, list[Symbol]]:
             continue
         inside = not name.startswith(b"\0\0\0\0")
         text = name.rstrip(b"\0") if inside else _string(data, strings + struct.unpack_from("<I", name, 4)[0])
-        symbols.append((section, value, text))
-    filled = [index for index, section in enumerate(sections, 1) if section[3]]
-    if len(filled) > 1 or filled != sorted({section for section, _, _ in symbols}):
-        raise _MORE
-    if not filled:
-        return memoryview(b""), []
-    _, _, _, size, offset, *_ = sections[filled[0] - 1]
-    if offset + size > len(data):
-        raise _NOT_ONE
-    return memoryview(data)[offset : offset + size], _until_next([(value, name) for _, value, name in symbols], size)
+        symbols.append((section, Symbol(text, value, 0)))
+    return {index: (section[4], section[3]) for index, section in enumerate(sections, 1)}, symbols
 
 
 def _write_coff(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:

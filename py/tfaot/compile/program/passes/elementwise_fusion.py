@@ -26,9 +26,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tfaot.compile.program.thunks.accesses import clashes, merged
+from tfaot.compile.program.thunks.accesses import Body, clashes
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Slice, Sweep, Thunk
+from tfaot.compile.program.thunks.kinds import Slice, Sweep, Thunk
 from tfaot.compile.program.values.formulas import (
     DTYPES,
     Formula,
@@ -41,7 +41,7 @@ from tfaot.compile.program.values.formulas import (
     least_alone,
     live,
 )
-from tfaot.compile.program.values.graph import Graph, Value, in_order
+from tfaot.compile.program.values.graph import Value, in_order
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -49,39 +49,31 @@ _MOST_ARRAYS = 12
 
 def elementwise_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels, and returns the number of sweeps at the level with the most."""
-
-    def changed(function: CompiledFunction, sequence: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
-        inside = [thunk.with_bodies(lambda body: changed(function, body, set())) for thunk in sequence]
-        return _swept(inside, compiled.graph(function, sequence), temporary)
-
-    compiled.change(
-        lambda function: dataclasses.replace(function, thunks=changed(function, function.thunks, function.temporary))
-    )
+    compiled.rewrite(_sweep, loops=True)
     return compiled.most(lambda thunk: isinstance(thunk, Sweep))
 
 
-def _swept(thunks: list[Thunk], graph: Graph, temporary: set[int]) -> tuple[Thunk, ...]:
+def _sweep(body: Body) -> None:
     """Merges each kernel into an earlier one with the same number of values that shares an array with it.
 
     Large kernels that are left become sweeps, too.
     """
-    sequence: list[Thunk | None] = [*thunks]
+    thunks = [*body.thunks]
     groups: dict[int, list[_Kernel]] = {}
     """Kernels that are one sweep, by the index of the first, which is the sweep's place."""
-    for index, stored in enumerate(graph.results):
+    for index, stored in enumerate(body.graph.results):
         kernel = _read(stored) if stored else None
         if kernel is None:
             continue
         for first in reversed(groups):
-            if call := _merged(sequence, [*groups[first], kernel], thunks, temporary):
+            if call := _merged(body, [*groups[first], kernel], thunks):
                 groups[first].append(kernel)
-                sequence[index], sequence[first] = None, call
+                body.thunks[index], body.thunks[first] = None, call
                 break
         else:
             groups[index] = [kernel]
             if kernel.sweep.count >= least_alone(kernel.sweep.formula.operations):
-                sequence[index] = kernel.sweep
-    return tuple(thunk for thunk in sequence if thunk)
+                body.thunks[index] = kernel.sweep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +132,7 @@ def _read(stored: Value) -> _Kernel | None:
     return None if clashes(sweep) else _Kernel(stored.since, sweep, tuple(inputs))
 
 
-def _merged(
-    sequence: list[Thunk | None], kernels: list[_Kernel], thunks: list[Thunk], temporary: set[int]
-) -> Sweep | None:
+def _merged(body: Body, kernels: list[_Kernel], thunks: list[Thunk | None]) -> Sweep | None:
     """Returns a sweep that does what kernels do one after the other, in place of the first, if the last shares an array."""
     *others, last = kernels
     first = others[0]
@@ -160,13 +150,10 @@ def _merged(
     if any(since >= first.index for since, _ in inputs):
         return None
 
-    def call(stored: Sequence[int]) -> Sweep | None:
-        return _joined(kernels, stored)
-
-    before = [*sequence]
+    before = dataclasses.replace(body, thunks=[*body.thunks])
     for kernel in others:
-        before[kernel.index] = thunks[kernel.index]
-    whole = merged(before, members, inputs, call, temporary, first.index)
+        before.thunks[kernel.index] = thunks[kernel.index]
+    whole = before.merged(members, inputs, lambda stored: _joined(kernels, stored), first.index)
     return whole if isinstance(whole, Sweep) else None
 
 

@@ -21,20 +21,18 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from tfaot.compile.program.thunks.accesses import merged, overlap
+from tfaot.compile.program.thunks.accesses import Body, overlap
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
-    CompiledFunction,
     Convolution,
     Dot,
     Epilogue,
     Place,
     Slice,
-    Thunk,
 )
-from tfaot.compile.program.values.graph import Graph, Value
+from tfaot.compile.program.values.graph import Value
 from tfaot.compile.program.values.pattern import Columns, Const, Op, Stored, Var
 
 _NARROW, _ROWS = 8, 64
@@ -108,16 +106,8 @@ def epilogues(compiled: Compiled) -> int:
     Returns:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
-    compiled.change(lambda function: attach(compiled, function))
+    compiled.rewrite(lambda body: _attach(compiled, body), loops=True)
     return compiled.most(lambda thunk: isinstance(thunk, Dot | Convolution) and thunk.epilogue is not None)
-
-
-def attach(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Merges kernels into the products and convolutions that they finish. The result may have one more buffer."""
-    attacher = _Attacher(compiled, function)
-    thunks = attacher.sequence(function.thunks, function.temporary)
-    staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
-    return dataclasses.replace(function, buffers=function.buffers + staging, thunks=thunks)
 
 
 def _shares_vectors(product: Dot | Convolution) -> bool:
@@ -138,140 +128,93 @@ def _shares_vectors(product: Dot | Convolution) -> bool:
     )
 
 
-class _Attacher:
-    """Attaches a function's kernels. If a kernel's result overlaps an input, moves the input to a buffer of its own.
+def _attach(compiled: Compiled, body: Body) -> None:
+    """Merges kernels into the products and convolutions that they finish."""
+    for thunk, stored in zip([*body.thunks], body.graph.results, strict=True):
+        if thunk and stored is not None and (reason := _attached(body, stored)):
+            compiled.missed(thunk, reason)
 
-    The compiler lets them overlap if nothing reads the input after the kernel starts. The input can move if one of our
-    products computes it right before.
-    """
 
-    def __init__(self, compiled: Compiled, function: CompiledFunction) -> None:
-        self._compiled, self._function = compiled, function
-        self._staging = Slice(len(function.buffers), 0)
-        self.bytes = 0
-
-    def sequence(self, thunks: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
-        """Returns the thunks with kernels attached, also in loops, where a result may be needed in the next step."""
-        graph = self._compiled.graph(self._function, thunks)
-        sequence: list[Thunk | None] = [thunk.with_bodies(lambda body: self.sequence(body, set())) for thunk in thunks]
-        for index, stored in enumerate(graph.results):
-            if stored is not None and (reason := self._attach(graph, sequence, index, stored, temporary)):
-                self._compiled.missed(thunks[index], reason)
-        return tuple(thunk for thunk in sequence if thunk)
-
-    def _attach(
-        self, graph: Graph, sequence: list[Thunk | None], index: int, stored: Value, temporary: set[int]
-    ) -> str:
-        """Merges a kernel into the nearest product before it. If it finishes one and that isn't possible, says why."""
-        reason = ""
-        for way in sorted(finishes(stored), key=lambda way: -way.sum.since):
-            here = way.sum.since
-            product = sequence[here] if here >= 0 else None
-            if (here >= 0 and product is None) or (isinstance(product, Dot | Convolution) and product.epilogue):
-                reason = reason or "the product has another epilogue"
-                continue
-            if (
-                way.sum.op != "memory"
-                or not isinstance(product, Dot | Convolution)
-                or product.places[0] != way.sum.place
-            ):
-                continue
-            if unfit := _unfit(product, stored, way):
-                reason = reason or unfit
-                continue
-            members = graph.between(stored, way.sum, *way.inputs) | {here}
-            for at in (here, index):
-                call = self._finished(sequence, members, product, way, temporary, at)
-                if isinstance(call, Thunk):
-                    for member in members:
-                        sequence[member] = None
-                    sequence[at] = call
-                    return ""
-                reason = reason or call
-            if self._staged(sequence, members, product, way, temporary):
-                return ""
-        return reason
-
-    def _finished(
-        self,
-        sequence: Sequence[Thunk | None],
-        members: set[int],
-        product: Dot | Convolution,
-        way: Finish,
-        temporary: set[int],
-        at: int,
-    ) -> Thunk | str:
-        """Returns a product with an epilogue, in the place of a member, or why that isn't legal."""
-        here, last = way.sum.since, max(members)
-
-        def call(stored: Sequence[int]) -> Dot | Convolution | None:
-            if not {*stored} <= {here, last}:
-                return None
-            epilogue = way.epilogue
-            if here in stored:
-                return dataclasses.replace(product, epilogue=epilogue)
-            if epilogue.addend == epilogue.out:  # the product keeps its place to work in
-                return dataclasses.replace(product, epilogue=dataclasses.replace(epilogue, scratch=True))
-            return dataclasses.replace(product, out=epilogue.out, epilogue=epilogue)
-
-        _, *reads = product.places
-        inputs = [(_since(sequence, here, place), place) for place in reads]
-        inputs += [(value.since, value.place) for value in way.inputs if value.place]
-        return merged(sequence, members, inputs, call, temporary, at)
-
-    def _staged(
-        self,
-        sequence: list[Thunk | None],
-        members: set[int],
-        product: Dot | Convolution,
-        way: Finish,
-        temporary: set[int],
-    ) -> bool:
-        """Moves the input of a product to a buffer of its own, if that lets the product have an epilogue."""
+def _attached(body: Body, stored: Value) -> str:
+    """Merges a kernel into the nearest product before it. If it finishes one and that isn't possible, says why."""
+    reason = ""
+    for way in sorted(finishes(stored), key=lambda way: -way.sum.since):
         here = way.sum.since
-        index = next((position for position in reversed(range(here)) if sequence[position]), here)
-        before = sequence[index]
-        if any(sequence[position] for position in range(here + 1, max(members)) if position not in members):
-            return False
-        if not isinstance(before, Dot | Convolution) or before.epilogue is None:
-            return False
-        _, *reads = product.places
-        # A product of columns has the rows on its right side.
-        place = product.rhs if isinstance(product, Dot) else product.input
-        inputs = [read for read in reads if read[0] == place]
-        if inputs != [(before.epilogue.out, before.places[0][1])]:
-            return False
-        (moved,) = inputs
-        others = [*(read for read in reads if read[0] != place), *way.places.values()]
-        if any(overlap(moved, other) for other in others) or any(
-            at.buffer == self._staging.buffer for at, _ in before.places
-        ):
-            return False
-        there: Dot | Convolution
-        if isinstance(product, Dot):
-            there = dataclasses.replace(product, rhs=self._staging)
-        else:
-            there = dataclasses.replace(product, input=self._staging)
-        call = self._finished(sequence, members, there, way, temporary, here)
-        if not isinstance(call, Thunk):
-            return False
-        self.bytes = max(self.bytes, moved[1])
-        epilogue = dataclasses.replace(before.epilogue, out=self._staging)
-        out = self._staging if before.out == before.epilogue.out else before.out
-        sequence[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
-        for member in members:
-            sequence[member] = None
-        sequence[here] = call
-        return True
+        product = body.thunks[here] if here >= 0 else None
+        if (here >= 0 and product is None) or (isinstance(product, Dot | Convolution) and product.epilogue):
+            reason = reason or "the product has another epilogue"
+            continue
+        if way.sum.op != "memory" or not isinstance(product, Dot | Convolution) or product.places[0] != way.sum.place:
+            continue
+        if unfit := _unfit(product, stored, way):
+            reason = reason or unfit
+            continue
+        members = body.graph.between(stored, way.sum, *way.inputs) | {here}
+        for at in (here, stored.since):
+            if not (illegal := _finish(body, members, product, way, at)):
+                return ""
+            reason = reason or illegal
+        if _staged(body, members, product, way):
+            return ""
+    return reason
 
 
-def _since(sequence: Sequence[Thunk | None], before: int, place: Place) -> int:
-    """Returns the index of the thunk from which on a place has what a thunk reads there."""
-    for index in reversed(range(before)):
-        thunk = sequence[index]
-        if thunk and any(overlap(place, change) for change in thunk.uses().changes):
-            return index
-    return -1
+def _staged(body: Body, members: set[int], product: Dot | Convolution, way: Finish) -> bool:
+    """Moves the input of a product to a buffer of its own, if that lets the product have an epilogue.
+
+    The compiler lets the epilogue's result overlap the input if nothing reads the input after the kernel starts. The input can move
+    if another product computes it right before.
+    """
+    here = way.sum.since
+    index = next((position for position in reversed(range(here)) if body.thunks[position]), here)
+    before = body.thunks[index]
+    if any(body.thunks[position] for position in range(here + 1, max(members)) if position not in members):
+        return False
+    if not isinstance(before, Dot | Convolution) or before.epilogue is None:
+        return False
+    _, *reads = product.places
+    # A product of columns has the rows on its right side.
+    place = product.rhs if isinstance(product, Dot) else product.input
+    inputs = [read for read in reads if read[0] == place]
+    if inputs != [(before.epilogue.out, before.places[0][1])]:
+        return False
+    (moved,) = inputs
+    others = [*(read for read in reads if read[0] != place), *way.places.values()]
+    own = Slice(len(body.function.buffers), 0)
+    if any(overlap(moved, other) for other in others) or any(at.buffer == own.buffer for at, _ in before.places):
+        return False
+    there: Dot | Convolution
+    if isinstance(product, Dot):
+        there = dataclasses.replace(product, rhs=own)
+    else:
+        there = dataclasses.replace(product, input=own)
+    if _finish(body, members, there, way, here):
+        return False
+    body.added[:] = [Buffer(max(moved[1], *(buffer.size for buffer in body.added), 0), "temp", None, None)]
+    epilogue = dataclasses.replace(before.epilogue, out=own)
+    out = own if before.out == before.epilogue.out else before.out
+    body.thunks[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
+    return True
+
+
+def _finish(body: Body, members: set[int], product: Dot | Convolution, way: Finish, at: int) -> str:
+    """Puts a product with an epilogue in the place of a member, or returns why that isn't legal."""
+    here, last = way.sum.since, max(members)
+
+    def call(stored: Sequence[int]) -> Dot | Convolution | None:
+        if not {*stored} <= {here, last}:
+            return None
+        epilogue = way.epilogue
+        if here in stored:
+            return dataclasses.replace(product, epilogue=epilogue)
+        if epilogue.addend == epilogue.out:  # the product keeps its place to work in
+            return dataclasses.replace(product, epilogue=dataclasses.replace(epilogue, scratch=True))
+        return dataclasses.replace(product, out=epilogue.out, epilogue=epilogue)
+
+    _, *reads = product.places
+    inputs = [(body.since(place, here), place) for place in reads]
+    inputs += [(value.since, value.place) for value in way.inputs if value.place]
+    return body.merge(members, inputs, call, at)
 
 
 def _unfit(product: Dot | Convolution, stored: Value, way: Finish) -> str:

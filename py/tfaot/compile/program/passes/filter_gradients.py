@@ -16,13 +16,11 @@ channels, 64 filters, 32 images of 16 × 16) 1,053 instead of 1,190, at the core
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
-from tfaot.compile.program.thunks.accesses import is_used, merged
+from tfaot.compile.program.thunks.accesses import Body
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Convolution, FilterGradient, Place, Thunk
+from tfaot.compile.program.thunks.kinds import SIZES, Convolution, FilterGradient, Place
 from tfaot.compile.program.values.copies import order, original
 from tfaot.compile.program.values.graph import Graph, Value
 
@@ -36,26 +34,21 @@ _MOST_STEP = 8
 
 def filter_gradients(compiled: Compiled) -> int:
     """Replaces convolutions at all CPU levels, and returns the number of gradients at the level with the most."""
-    compiled.change(lambda function: _replaced(compiled, function))
+    compiled.rewrite(lambda body: _replace(compiled, body))
     return compiled.most(lambda thunk: isinstance(thunk, FilterGradient))
 
 
-def _replaced(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
-
-    Loops stay: what a step writes, the next one may read.
-    """
-    graph = compiled.graph(function, function.thunks)
-    sequence: list[Thunk | None] = [*function.thunks]
+def _replace(compiled: Compiled, body: Body) -> None:
+    """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads."""
     copies: set[int] = set()
     """The indices of copies that a gradient no longer reads."""
-    for index, thunk in enumerate(function.thunks):
+    for index, thunk in enumerate(body.thunks):
         if not isinstance(thunk, Convolution) or not _is_gradient(thunk):
             continue
         _, image, kernel = thunk.places
         batch, (x, y), channels = thunk.input_channels, thunk.input_size, thunk.batch
-        input_copy = _copy(graph, index, image, (batch, x, y, channels), (3, 1, 2, 0))
-        gradient_copy = _copy(graph, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3))
+        input_copy = _copy(body.graph, index, image, (batch, x, y, channels), (3, 1, 2, 0))
+        gradient_copy = _copy(body.graph, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3))
         if input_copy is None or gradient_copy is None:
             if input_copy is not gradient_copy:
                 operand = "input" if input_copy is None else "gradient"
@@ -76,21 +69,14 @@ def _replaced(compiled: Compiled, function: CompiledFunction) -> CompiledFunctio
             stride=thunk.kernel_dilation,
             padding=thunk.padding_before,
         )
-
-        def call(_: object, gradient: FilterGradient = gradient) -> FilterGradient:
-            return gradient
-
-        whole = merged(sequence, {index}, inputs, call, function.temporary)
-        if isinstance(whole, str):
-            compiled.missed(thunk, whole)
+        if reason := body.merge({index}, inputs, gradient, index):
+            compiled.missed(thunk, reason)
         else:
-            sequence[index] = whole
             copies |= {input_copy.since, gradient_copy.since}
     for index in sorted(copies, reverse=True):
-        after = (later.uses() for later in sequence[index + 1 :] if later)
-        if not is_used(function.thunks[index].places[-1], after, function.temporary):
-            sequence[index] = None
-    return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
+        copy = body.thunks[index]
+        if copy and not body.is_used(copy.places[-1], index):
+            body.thunks[index] = None
 
 
 def _is_gradient(convolution: Convolution) -> bool:

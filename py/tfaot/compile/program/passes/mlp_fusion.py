@@ -18,9 +18,9 @@ import dataclasses
 import math
 
 from tfaot.compile.program.passes.epilogues import finishes
-from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.accesses import Body, overlap
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dense, DenseNet, Kernel, Thunk
+from tfaot.compile.program.thunks.kinds import SIZES, Dense, DenseNet, Kernel, Thunk
 from tfaot.compile.program.values.gemv import product
 from tfaot.compile.program.values.graph import Value
 
@@ -30,30 +30,25 @@ LARGEST = 1 << 14
 
 def mlp_fusion(compiled: Compiled) -> int:
     """Replaces kernels at all CPU levels, and returns the number of layers at the level with the most."""
-    compiled.change(lambda function: join(compiled, function))
+    compiled.rewrite(lambda body: _join(compiled, body), loops=True)
     return compiled.most(lambda thunk: len(thunk.layers) if isinstance(thunk, DenseNet) else 0)
 
 
-def join(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
+def _join(compiled: Compiled, body: Body) -> None:
     """Replaces small products of one row, and what finishes them in place, by nets."""
-
-    def changed(sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
-        result: list[Thunk] = []
-        for thunk, stored in zip(sequence, compiled.graph(function, sequence).results, strict=True):
-            before = result[-1] if result else None
-            layers = before.layers if isinstance(before, DenseNet) else ()
-            if isinstance(thunk, Kernel) and stored and (layer := _layer(compiled, thunk, stored)):
-                if layers and layers[-1].out == layer.row:
-                    result[-1] = DenseNet((*layers, layer))
-                else:
-                    result.append(DenseNet((layer,)))
-            elif layers and stored and (last := _finished(compiled, thunk, layers[-1], stored)):
-                result[-1] = DenseNet((*layers[:-1], last))
-            else:
-                result.append(thunk.with_bodies(changed))
-        return tuple(result)
-
-    return dataclasses.replace(function, thunks=changed(function.thunks))
+    layers: tuple[Dense, ...] = ()
+    """Those of the net before."""
+    at = -1
+    for index, (thunk, stored) in enumerate(zip([*body.thunks], body.graph.results, strict=True)):
+        if isinstance(thunk, Kernel) and stored and (layer := _layer(compiled, thunk, stored)):
+            joins = layers and layers[-1].out == layer.row
+            at, layers = (at, (*layers, layer)) if joins else (index, (layer,))
+        elif layers and thunk and stored and (last := _finished(compiled, thunk, layers[-1], stored)):
+            layers = (*layers[:-1], last)
+        else:
+            layers = ()
+            continue
+        body.thunks[index], body.thunks[at] = None, DenseNet(layers)
 
 
 def _layer(compiled: Compiled, kernel: Kernel, stored: Value) -> Dense | None:

@@ -29,9 +29,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tfaot.compile.program.thunks.accesses import merged, remove_unused
+from tfaot.compile.program.thunks.accesses import Body
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, RowFormula, RowSweep, Slice, Thunk, Vector
+from tfaot.compile.program.thunks.kinds import Place, RowFormula, RowSweep, Slice, Vector
 from tfaot.compile.program.values.formulas import (
     REDUCTIONS,
     SLOW,
@@ -43,7 +43,7 @@ from tfaot.compile.program.values.formulas import (
     least_alone,
     needed,
 )
-from tfaot.compile.program.values.graph import Graph, Value, in_order, reduction
+from tfaot.compile.program.values.graph import Value, in_order, reduction
 from tfaot.compile.program.values.pattern import Anything, Op, Reduced, Rows, Var
 from tfaot.compile.program.values.stages import repeats
 
@@ -71,30 +71,24 @@ _DEEPEST = 200
 
 def row_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels, and returns the number of calls at the level with the most."""
-    compiled.change(lambda function: merge(compiled, function))
+    compiled.rewrite(lambda body: merge(compiled, body))
     return compiled.most(lambda thunk: isinstance(thunk, RowSweep))
 
 
-def merge(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Merges kernels outside of loops: what a step of a loop writes, the next one may read."""
-    graph = compiled.graph(function, function.thunks)
-    sequence: list[Thunk | None] = [*function.thunks]
-    # From the end, so that the kernel that needs all the others comes first.
-    for last in reversed(range(len(sequence))):
-        root = graph.results[last]
-        if root is not None and sequence[last] and (shape := _shape(root)):
-            chain = _Chain(sequence, graph, root, shape, function.temporary)
+def merge(compiled: Compiled, body: Body) -> None:
+    """Merges kernels. The last one, which needs all the others, comes first."""
+    for last in reversed(range(len(body.thunks))):
+        root, kernel = body.graph.results[last], body.thunks[last]
+        if root is not None and kernel and (shape := _shape(root)):
+            chain = _Chain(body, root, shape)
             if call := chain.merged():
-                read = [
-                    place for member in chain.members if (thunk := sequence[member]) for place in thunk.uses().reads
-                ]
+                members = [thunk for member in chain.members if (thunk := body.thunks[member])]
                 for index in chain.members:
-                    sequence[index] = None
-                sequence[last] = call
-                remove_unused(sequence, last, read, function.temporary)
+                    body.thunks[index] = None
+                body.thunks[last] = call
+                body.remove_unused(last, [place for thunk in members for place in thunk.uses().reads])
             elif chain.reason:
-                compiled.missed(function.thunks[last], chain.reason)
-    return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
+                compiled.missed(kernel, chain.reason)
 
 
 def _shape(root: Value) -> tuple[int, int] | None:
@@ -400,11 +394,8 @@ def _with_peaks(operations: Sequence[Operation], results: Sequence[int]) -> tupl
 class _Chain:
     """A kernel, and those before it that become a part of it."""
 
-    def __init__(
-        self, sequence: Sequence[Thunk | None], graph: Graph, root: Value, shape: tuple[int, int], temporary: set[int]
-    ) -> None:
-        self._sequence, self._graph, self._root, self._shape = sequence, graph, root, shape
-        self._temporary = temporary
+    def __init__(self, body: Body, root: Value, shape: tuple[int, int]) -> None:
+        self._body, self._root, self._shape = body, root, shape
         self.members = {root.since}
         self.reason = ""
         """Why it stays as it is, if a formula can have it."""
@@ -457,11 +448,11 @@ class _Chain:
         except _Unreadable:
             return None
         members = members | formula.through
-        call = merged(self._sequence, members, formula.inputs, formula.call, self._temporary)
+        call = self._body.merged(members, formula.inputs, formula.call, max(members))
         if not isinstance(call, RowSweep):
             self.reason = str(call)
             return None
-        slow = any(_is_slow(self._graph.results[writer]) for writer in members - {self._root.since})
+        slow = any(_is_slow(self._body.graph.results[writer]) for writer in members - {self._root.since})
         if slow and repeats(call.formula):
             return None
         self.members = members

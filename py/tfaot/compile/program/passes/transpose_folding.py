@@ -18,12 +18,12 @@ import dataclasses
 import numpy as np
 
 from tfaot.compile.program.packing.layouts import STREAMS
-from tfaot.compile.program.thunks.accesses import is_used, merged, overlap
+from tfaot.compile.program.thunks.accesses import Body, overlap
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import SIZES, CompiledFunction, Dot, Place, Slice, Thunk
+from tfaot.compile.program.thunks.kinds import SIZES, Dot, Place, Slice, Thunk
 from tfaot.compile.program.values.copies import Order, order, original
 from tfaot.compile.program.values.gemv import product
-from tfaot.compile.program.values.graph import Graph, Value
+from tfaot.compile.program.values.graph import Value
 
 _DTYPES = ("float", "double", "int32_t")
 
@@ -44,69 +44,57 @@ class _Matrices:
 def transpose_folding(compiled: Compiled) -> int:
     """Removes copies at all CPU levels, and returns the number of copies that are gone, at the level with the most."""
     before = {isa: len(function.thunks) for isa, function in compiled.functions.items()}
-    compiled.change(lambda function: _without_copies(compiled, function))
+    compiled.rewrite(lambda body: _remove_copies(compiled, body))
     return max(before[isa] - len(function.thunks) for isa, function in compiled.functions.items())
 
 
-def _without_copies(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
-    """Returns a function with the same results, without the copies that its products don't need."""
-    # Loops stay: what a step writes, the next one may read.
-    graph = compiled.graph(function, function.thunks)
-    sequence: list[Thunk | None] = [*function.thunks]
-    for index, stored in enumerate(graph.results):
-        if stored is not None and (array := original(stored)):
-            reason = _read(sequence, graph, stored, array, function.temporary)
+def _remove_copies(compiled: Compiled, body: Body) -> None:
+    """Removes the copies that products don't need."""
+    for thunk, stored in zip([*body.thunks], body.graph.results, strict=True):
+        if thunk and stored is not None and (array := original(stored)):
+            reason = _read(body, stored, array)
             if reason is not None:
-                written = _written(sequence, graph, stored, array, function.temporary)
+                written = _written(body, stored, array)
                 if written is not None and (reason or written):
-                    compiled.missed(function.thunks[index], reason or written)
-    return dataclasses.replace(function, thunks=tuple(thunk for thunk in sequence if thunk))
+                    compiled.missed(thunk, reason or written)
 
 
-def _read(sequence: list[Thunk | None], graph: Graph, stored: Value, array: Value, temporary: set[int]) -> str | None:
+def _read(body: Body, stored: Value, array: Value) -> str | None:
     """Lets all products that read a copy read its original, and removes it. If that isn't possible, says why.
 
     Returns:
       Nothing if no product reads the copy, and None if the copy is gone.
     """
     assert array.place and stored.place
-    if stored.place[0].buffer not in temporary:
+    if stored.place[0].buffer not in body.temporary:
         return ""
-    changed, indices = [*sequence], None
-    for later in range(stored.since + 1, len(sequence)):
-        thunk = sequence[later]
+    changed, indices = dataclasses.replace(body, thunks=[*body.thunks]), None
+    for later in range(stored.since + 1, len(body.thunks)):
+        thunk = body.thunks[later]
         if thunk is None:
             continue
         if any(overlap(stored.place, place) for place in thunk.uses().reads):
-            dot = _dot(thunk, graph.results[later])
+            dot = _dot(thunk, body.graph.results[later])
             if dot is None:
                 return "" if indices is None else f"{thunk.title or 'a loop'} reads the copy, too"
             indices = order(stored) if indices is None else indices
             moved = _moved(dot, array.place, stored.place, indices)
             if moved is None:
                 return f"{dot.title} can't read the original: its rows aren't at one distance"
-
-            def call(_: object, moved: Dot = moved) -> Dot:
-                return moved
-
-            whole = merged(sequence, {later}, [(array.since, array.place)], call, temporary)
-            if isinstance(whole, str):
-                return whole
-            changed[later] = whole
+            if reason := changed.merge({later}, [(array.since, array.place)], moved, later):
+                return reason
         if any(overlap(stored.place, place) for place in thunk.uses().changes):
             break
     if indices is None:
         return ""
-    if is_used(stored.place, (thunk.uses() for thunk in changed[stored.since + 1 :] if thunk), temporary):
+    if changed.is_used(stored.place, stored.since):
         return "something else reads the copy, too"
-    changed[stored.since] = None
-    sequence[:] = changed
+    changed.thunks[stored.since] = None
+    body.thunks = changed.thunks
     return None
 
 
-def _written(
-    sequence: list[Thunk | None], graph: Graph, stored: Value, array: Value, temporary: set[int]
-) -> str | None:
+def _written(body: Body, stored: Value, array: Value) -> str | None:
     """Lets the product before a copy write where the copy does, and removes it. If that isn't possible, says why.
 
     Returns:
@@ -114,9 +102,9 @@ def _written(
     """
     assert array.place and stored.place
     here = array.since
-    dot = sequence[here] if here >= 0 else None
+    dot = body.thunks[here] if here >= 0 else None
     if (
-        array.place[0].buffer not in temporary
+        array.place[0].buffer not in body.temporary
         or not isinstance(dot, Dot)
         or dot.places[0] != array.place
         or _dot(dot, None) is None
@@ -129,13 +117,8 @@ def _written(
         return "the product has an epilogue, or the copy puts its rows at more than one distance"
     at = Slice(stored.place[0].buffer, stored.place[0].offset + matrices.start * SIZES[dot.dtype])
     moved = dataclasses.replace(_with(dot, 0, matrices), out=at)
-    whole = merged(
-        sequence, {here, stored.since}, (), lambda results: moved if len(results) == 1 else None, temporary, here
-    )
-    if isinstance(whole, str):
-        return whole
-    sequence[here], sequence[stored.since] = whole, None
-    return None
+    members = {here, stored.since}
+    return body.merge(members, (), lambda results: moved if len(results) == 1 else None, here) or None
 
 
 def _dot(thunk: Thunk, stored: Value | None) -> Dot | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Place, Slice, Sort, Thunk, Uses, walk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, InPlace, Place, Slice, Sort, Thunk, Uses, walk
+from tfaot.core.dtypes import BY_XLA
 from tfaot.core.errors import TfaotError
 from tfaot.xla import marks
 
@@ -14,27 +15,8 @@ if TYPE_CHECKING:
     from tfaot.compile.program.codegen.emitter import Emitter
     from tfaot.xla.module import Instruction
 
-_REDUCED: Mapping[str, tuple[str, int]] = {
-    "f32": ("TFAOT_FLOAT32", 4),
-    "f64": ("TFAOT_FLOAT64", 8),
-    "s32": ("TFAOT_INT32", 4),
-    "s64": ("TFAOT_INT64", 8),
-}
-_DTYPES: Mapping[str, tuple[str, int]] = {
-    **_REDUCED,
-    "bf16": ("TFAOT_BFLOAT16", 2),
-    "c128": ("TFAOT_COMPLEX128", 16),
-    "c64": ("TFAOT_COMPLEX64", 8),
-    "f16": ("TFAOT_FLOAT16", 2),
-    "pred": ("TFAOT_BOOL", 1),
-    "s16": ("TFAOT_INT16", 2),
-    "s8": ("TFAOT_INT8", 1),
-    "u16": ("TFAOT_UINT16", 2),
-    "u32": ("TFAOT_UINT32", 4),
-    "u64": ("TFAOT_UINT64", 8),
-    "u8": ("TFAOT_UINT8", 1),
-}
-"""The name of a dtype in tfaot/c_api.h, and the bytes of a value."""
+_REDUCED = ("f32", "f64", "s32", "s64")
+"""The dtypes that can be reduced. Those of `BY_XLA` can be exchanged."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,21 +28,18 @@ class Rank(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """An int32."""
         return ((self.data, 4),)
 
     def uses(self) -> Uses:
-        """Returns the rank as written."""
         return Uses((), self.places)
 
     def emit(self, program: Emitter) -> list[str]:
-        """Copies it from the program's interface."""
         program.needs.add("collectives")
         return [f"std::memcpy({program.at(self.data)}, &instance.collectives->rank, 4);"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Collective(Thunk):
+class Collective(InPlace):
     """An exchange of values with all replicas, in place (runtime/tfaot/collectives.h)."""
 
     number: int
@@ -82,33 +61,24 @@ class Collective(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The data."""
-        return ((self.data, _DTYPES[self.dtype][1] * self.count * _blocks(self.kind, self.group or self.replicas)),)
-
-    def uses(self) -> Uses:
-        """Returns the data as read and written."""
-        return Uses(self.places, self.places)
+        return ((self.data, BY_XLA[self.dtype].bytes * self.count * _blocks(self.kind, self.group or self.replicas)),)
 
     def in_place(self, place: int) -> bool:
-        """Returns true: it has no other place."""
         return True
 
     @property
     def operations(self) -> int:
-        """One for each value of each other replica. Another library computes them."""
-        return 0
+        return 0  # another library computes them
 
     @property
     def title(self) -> str:
-        """The number, and how many values there are."""
         return " ".join(filter(None, [self.kind, str(self.number), self.part.lower(), f"{self.count}"]))
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the program's interface."""
         program.needs.add("collectives")
         op = f"TFAOT_{self.reduction.upper()}" if _reduces(self.kind) else "0"
         kind = f"TFAOT_{self.kind.upper()}{' | TFAOT_IN_GROUPS' if self.group else ''}"
-        numbers = f"{self.number}, {kind}, {op}, {_DTYPES[self.dtype][0]}"
+        numbers = f"{self.number}, {kind}, {op}, TFAOT_{BY_XLA[self.dtype].name.upper()}"
         peers = f"kPeers{self.number}" if self.peers else "nullptr"
         call = f"{{{numbers}, {program.at(self.data)}, {self.count}u, {peers}}}"
         joined = {"Start": f", {str(self.joined).lower()}", "Wait": ""}
@@ -145,10 +115,11 @@ def thunks(
     data, dtype = sort.values[0], instruction.dtype
     if kind == "rank":
         return [Rank(replicas, data)]
-    if dtype not in (_REDUCED if _reduces(kind) else _DTYPES):
+    possible = _REDUCED if _reduces(kind) else tuple(BY_XLA)
+    if dtype not in possible:
         raise TfaotError(
             f"a reduction over replicas of {dtype} values" if _reduces(kind) else f"an exchange of {dtype} values",
-            exists=f"collectives of {', '.join(_REDUCED if _reduces(kind) else _DTYPES)}",
+            exists=f"collectives of {', '.join(possible)}",
             do="convert the values with tf.cast before the collective, and back behind it",
         )
     count = 1 if single else instruction.count // _blocks(kind, group or replicas)
@@ -168,7 +139,7 @@ def check(functions: Iterable[CompiledFunction], what: str) -> None:
     numbers = [collective.number for steps in next(iter(sets)) for collective in steps]
     if len(sets) > 1 or len(numbers) != len({*numbers}):
         shown = [
-            ", ".join(" ".join(str(each.number) for each in step) for step in steps) for steps in sorted(sets, key=repr)
+            ", ".join(" ".join(str(one.number) for one in step) for step in steps) for steps in sorted(sets, key=repr)
         ]
         raise TfaotError(
             f"{what}: XLA made other collectives for one CPU level than for another one, or copied one, but all replicas must "

@@ -7,8 +7,8 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tfaot.compile.program.thunks.accesses import clashes
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Thunk, walk
+from tfaot.compile.program.thunks.accesses import Body, clashes
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Thunk, walk
 from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
@@ -117,6 +117,23 @@ class Compiled:
 
         self.functions = {isa: kept(function) for isa, function in self.functions.items()}
 
+    def rewrite(self, change: Callable[[Body], None], *, loops: bool = False) -> None:
+        """Changes the thunks of each level's function, also those in loops if `loops` says so, inner loops first."""
+
+        def changed(function: CompiledFunction) -> CompiledFunction:
+            added: list[Buffer] = []
+
+            def sequence(thunks: tuple[Thunk, ...], temporary: set[int]) -> tuple[Thunk, ...]:
+                inside = [thunk.with_bodies(lambda body: sequence(body, set())) if loops else thunk for thunk in thunks]
+                body = Body([*inside], self.graph(function, thunks), temporary, function, added)
+                change(body)
+                return tuple(thunk for thunk in body.thunks if thunk)
+
+            thunks = sequence(function.thunks, function.temporary)
+            return dataclasses.replace(function, thunks=thunks, buffers=(*function.buffers, *added))
+
+        self.change(changed)
+
     def replace(self, call: Callable[[Value], Thunk | str | None]) -> None:
         """Puts calls in place of kernels, one for one, also in loops.
 
@@ -124,19 +141,17 @@ class Compiled:
           call: returns a call that does what a kernel does, from what it stores; why the kernel stays; or None if it is another.
         """
 
-        def changed(function: CompiledFunction, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
-            result: list[Thunk] = []
-            for thunk, stored in zip(sequence, self.graph(function, sequence).results, strict=True):
+        def change(body: Body) -> None:
+            for index, stored in enumerate(body.graph.results):
                 made = call(stored) if stored else None
                 if isinstance(made, Thunk) and clashes(made):
                     made = "its result is where it still reads"
-                if isinstance(made, str):
+                if isinstance(made, Thunk):
+                    body.thunks[index] = made
+                elif made and (thunk := body.thunks[index]):
                     self.missed(thunk, made)
-                kept = thunk.with_bodies(lambda body: changed(function, body))
-                result.append(made if isinstance(made, Thunk) else kept)
-            return tuple(result)
 
-        self.change(lambda function: dataclasses.replace(function, thunks=changed(function, function.thunks)))
+        self.rewrite(change, loops=True)
 
     def most(self, count: Callable[[Thunk], int]) -> int:
         """Returns the sum of a number over all thunks, also those in loops, at the level where it is largest."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tfaot.compile.program.thunks.fourier_plan import Plan, along
-from tfaot.compile.program.thunks.kinds import Place, Slice, Sort, Thunk, Uses
+from tfaot.compile.program.thunks.kinds import InPlace, Place, Slice, Sort, Thunk
 from tfaot.core.isa import TARGETS
 from tfaot.xla import marks
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fourier(Thunk):
+class Fourier(InPlace):
     """Transforms along one axis, in place."""
 
     plan: Plan
@@ -28,29 +28,18 @@ class Fourier(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The data and the roots of unity."""
-        return (self.data, 2 * self.plan.itemsize * self.plan.values), (
-            self.roots,
-            self.roots_bytes,
-        )
-
-    def uses(self) -> Uses:
-        """Returns the data as read and written."""
-        return Uses(self.places, self.places[:1])
+        return (self.data, 2 * self.plan.itemsize * self.plan.values), (self.roots, self.roots_bytes)
 
     @property
     def operations(self) -> int:
-        """As many as of a transform whose length is a power of two."""
-        plan = self.plan
+        plan = self.plan  # as many as of a length that is a power of two
         return round(5 * plan.outer * plan.inner * plan.size * math.log2(max(plan.size, 2)))
 
     @property
     def title(self) -> str:
-        """The number of transforms, and their length."""
         return f"fourier {self.plan.outer * self.plan.inner}x{self.plan.length}"
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the transform."""
         plan = self.plan
         dtype, suffix = ("float", "f32") if plan.itemsize == 4 else ("double", "f64")
         program.needs.add("fourier")

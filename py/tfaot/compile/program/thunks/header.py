@@ -8,79 +8,66 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from tfaot.compile.program.thunks.kinds import (
-    SIZES,
-    Buffer,
-    Call,
-    CompiledFunction,
-    Conditional,
-    Convolution,
-    Copy,
-    Dot,
-    For,
-    Kernel,
-    Rng,
-    SizedSlice,
-    Slice,
-    Sort,
-    Thunk,
-    TopK,
-    While,
-    walk,
-)
+from tfaot.compile.program.thunks import kinds
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, SizedSlice, Slice, Thunk, walk
 from tfaot.core.errors import TfaotError
 
 _KINDS = ("constant", "temp", "parameter", "thread_local")
 _NONE = 2**32 - 1
 
+_PTR = r"reinterpret_cast<std::byte\*>\(buffer_table\[\d+\]\) \+ \d+"
 _FIELDS = {
-    "args": r"(?:XLA_CPU_KernelArg\{[^{}]*\}(?:, (?=X))?)*",
+    "args": rf"(?:XLA_CPU_KernelArg\{{{_PTR}, \d+\}}(?:, (?=X))?)*",
     "bool": r"true|false",
     "close": r">?",
-    "index": r"\*reinterpret_cast<(?:bool|int32_t)\*>\([^?;{}]*?\)(?: \? 0 : 1)?",
+    "dtype": "|".join(map(re.escape, kinds.SIZES)),
+    "index": rf"\*reinterpret_cast<bool\*>\({_PTR}\) \? 0 : 1|\*reinterpret_cast<int32_t\*>\({_PTR}\)",
     "int": r"\d+",
     "name": r"\w+",
-    "ptr": r"reinterpret_cast<std::byte\*>\(buffer_table\[\d+\]\) \+ \d+",
-    "ptrs": r"[^{};]*",
+    "ptr": _PTR,
+    "ptrs": rf"(?:reinterpret_cast<(?:std::byte|char)\*>\({_PTR}\)(?:, (?=r))?)*",
     "sints": r"-?\d+(?:, -?\d+)*",
     "sizes": r"\d+(?:, \d+)*",
     # TensorFlow 2.22 can sort a part, which isn't what it writes.
     "slices": r"(?:/\*start_slice=\*/0, /\*end_slice=\*/static_cast<int64_t>\((?P=higher)\) \* (?P=lower), )?",
-    "dtype": "|".join(map(re.escape, SIZES)),
 }
+"""What fields look like. `_VALUES` has what they mean."""
 
 
-def _text(text: str) -> re.Pattern[str]:
-    """Compiles a fixed text with fields `@NAME:KIND@`. A repeated name matches the same text again; any white space matches."""
-    seen: set[str] = set()
+class _Text:
+    """A fixed text with fields `@NAME:KIND@`. A repeated name is the same text again. Any white space matches."""
 
-    def field(match: re.Match[str]) -> str:
-        name, kind = match[1], match[2]
-        if name in seen:
-            return f"(?P={name})"
-        seen.add(name)
-        return f"(?P<{name}>{_FIELDS[kind]})"
+    def __init__(self, text: str) -> None:
+        self._kinds: dict[str, str] = {}
 
-    parts = re.split(r"(@\w+:\w+@)", " ".join(text.split()))
-    return re.compile(
-        "".join(re.sub(r"@(\w+):(\w+)@", field, part) if part.startswith("@") else re.escape(part) for part in parts)
-        + " ?"
-    )
+        def field(match: re.Match[str]) -> str:
+            name, kind = match[1], match[2]
+            if name in self._kinds:
+                return f"(?P={name})"
+            self._kinds[name] = kind
+            return f"(?P<{name}>{_FIELDS[kind]})"
+
+        parts = re.split(r"(@\w+:\w+@)", " ".join(text.split()))
+        pattern = (re.sub(r"@(\w+):(\w+)@", field, part) if part[:1] == "@" else re.escape(part) for part in parts)
+        self._pattern = re.compile("".join(pattern) + " ?")
+
+    def read(self, text: str, at: int) -> tuple[int, dict[str, Any]] | None:
+        """Returns where it ends if it begins at a place, and its fields, without those whose names begin with an underscore."""
+        match = self._pattern.match(text, at)
+        if match is None:
+            return None
+        values = {name: _VALUES.get(kind, str)(match[name]) for name, kind in self._kinds.items() if name[0] != "_"}
+        return match.end(), values
 
 
-def _texts(*texts: str) -> tuple[re.Pattern[str], ...]:
-    """Compiles the versions of a text, which have the same fields, except for those that nothing reads."""
-    return tuple(map(_text, texts))
+def _texts(*texts: str) -> tuple[_Text, ...]:
+    """Returns the versions of a text, which have the same fields."""
+    return tuple(map(_Text, texts))
 
 
-_PTR = re.compile(r"reinterpret_cast<std::byte\*>\(buffer_table\[(\d+)\]\) \+ (\d+)")
-_KERNEL_ARG = re.compile(rf"XLA_CPU_KernelArg\{{{_PTR.pattern}, (\d+)\}}")
-_SORT_VALUE = re.compile(rf"reinterpret_cast<(?:std::byte|char)\*>\({_PTR.pattern}\)")
-_INDEX = re.compile(rf"\*reinterpret_cast<(bool|int32_t)\*>\({_PTR.pattern}\)(?P<choice> \? 0 : 1)?")
-
-_THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
+_THUNKS: dict[str, tuple[_Text, ...]] = {
     "Kernel": _texts(
         """
         { std::array<XLA_CPU_KernelArg, @count:int@> args = {@args:args@};
@@ -99,7 +86,7 @@ _THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
         """
         { absl::BlockingCounter done(@batch:int@);
           for (int64_t i = 0; i < @batch:int@; ++i) {
-            ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@close:close@(
+            ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@_close:close@(
               run_options->intra_op_thread_pool(),
               reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
               reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
@@ -112,14 +99,14 @@ _THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
         """
         { for (int64_t i = 0; i < @batch:int@; ++i) {
             if (run_options->intra_op_thread_pool() != nullptr) {
-              @threaded:name@(
+              @_threaded:name@(
                 run_options,
                 reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
                 reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
                 reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
                 @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
             } else {
-              @single:name@(
+              @_single:name@(
                 nullptr,
                 reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
                 reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
@@ -139,12 +126,12 @@ _THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
         # TensorFlow 2.20.
         """
         { if (run_options->intra_op_thread_pool() != nullptr) {
-            @threaded:name@(
+            @_threaded:name@(
               run_options,
               reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
               reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
           } else {
-            @single:name@(
+            @_single:name@(
               nullptr,
               reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
               reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
@@ -169,7 +156,7 @@ _THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
             return result;
           };
           xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
-            @slices:slices@values, primitive_sizes, @stable:bool@, &less_than); }""",
+            @_slices:slices@values, primitive_sizes, @stable:bool@, &less_than); }""",
         # TensorFlow 2.20.
         """
         { std::vector<char*> values = { @values:ptrs@ };
@@ -216,13 +203,13 @@ _THUNKS: dict[str, tuple[re.Pattern[str], ...]] = {
 """What stands after `// KIND Thunk`, or where the body of a thunk begins, for each kind: the versions of its text."""
 
 _KIND = re.compile(r"// (\w+(?: \w+)*) Thunk ")
-_FOR_END = _text("; } }")
-_WHILE_TEST = _text("; while (*reinterpret_cast<bool*>(@flag:ptr@)) {")
-_WHILE_NEXT = _text(";")
-_CASE = _text("case @case:int@: {")
-_CASE_END = _text("break; }")
-_CONDITIONAL_END = _text("} }")
-_END = _text("}")
+_FOR_END = _Text("; } }")
+_WHILE_TEST = _Text("; while (*reinterpret_cast<bool*>(@flag:ptr@)) {")
+_WHILE_NEXT = _Text(";")
+_CASE = _Text("case @case:int@: {")
+_CASE_END = _Text("break; }")
+_CONDITIONAL_END = _Text("} }")
+_END = _Text("}")
 
 
 def parse(header: str) -> CompiledFunction:
@@ -277,7 +264,7 @@ def _check(function: CompiledFunction) -> None:
                 )
             if function.buffers[at.buffer].kind == "thread_local":
                 _contradicts(f"a {type(thunk).__name__} uses buffer {at.buffer}, which has no memory")
-        if isinstance(thunk, Rng) and thunk.state >= len(function.rng_deltas):
+        if isinstance(thunk, kinds.Rng) and thunk.state >= len(function.rng_deltas):
             _contradicts(f"random state {thunk.state} is used of {len(function.rng_deltas)}")
 
 
@@ -321,7 +308,7 @@ def _constants(header: str) -> tuple[str, ...]:
         r"EmbeddedConstantBuffers\(\) \{\s*return\s*\{(.*?)\};\s*;?\s*\}\s*static std::vector<int64_t>",
         "constants",
     )
-    one = _text(
+    one = _Text(
         """[](char* buffer) -> std::pair<uint64_t, char*> {
              uint64_t buffer_size;
              std::memcpy(&buffer_size, buffer, sizeof(uint64_t));
@@ -333,7 +320,7 @@ def _constants(header: str) -> tuple[str, ...]:
     while not reader.at_end():
         symbols.append(reader.need(one)["symbol"])
         if not reader.at_end():
-            reader.need(_text(","))
+            reader.need(_Text(","))
     return tuple(symbols)
 
 
@@ -366,18 +353,18 @@ class _Reader:
             _unknown(self._text[self._at :])
         return thunks
 
-    def need(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        """Reads a pattern that must come next."""
-        match = self._take(pattern)
-        if not match:
+    def need(self, text: _Text) -> dict[str, Any]:
+        """Reads a text that must come next. Returns its fields."""
+        fields = self._take(text)
+        if fields is None:
             _unknown(self._text[self._at :])
-        return match
+        return fields
 
-    def _take(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
-        for pattern in patterns:
-            if match := pattern.match(self._text, self._at):
-                self._at = match.end()
-                return match
+    def _take(self, *texts: _Text) -> dict[str, Any] | None:
+        for text in texts:
+            if taken := text.read(self._text, self._at):
+                self._at, fields = taken
+                return fields
         return None
 
     def _sequence(self) -> tuple[Thunk, ...]:
@@ -392,166 +379,122 @@ class _Reader:
             _unknown(self._text[self._at :])
         at = self._at
         self._at = kind.end()
-        text = self._take(*_THUNKS[kind[1]])
-        if not text:
+        fields = self._take(*_THUNKS[kind[1]])
+        if fields is None:
             _unknown(self._text[at:])
-        return _READERS[kind[1]](self, text)
+        return _READERS[kind[1]](self, **fields)
 
-    def rng_seed(self, _: re.Match[str]) -> Thunk:
+    def rng_seed(self) -> Thunk:
         raise TfaotError(
             "the model draws random numbers that XLA seeds anew in each run",
             exists="a Rng Seed Thunk in tfcompile's header",
             do="draw with tf.random or stablehlo.rng_bit_generator, whose seed is yours, or use TensorFlow 2.21",
         )
 
-    def call(self, _: re.Match[str]) -> Call:
+    def call(self) -> Thunk:
         body = self._sequence()
         self.need(_END)
-        return Call(body)
+        return kinds.Call(body)
 
-    def for_loop(self, text: re.Match[str]) -> For:
+    def for_loop(self, trips: int) -> Thunk:
         body = self._sequence()
         self.need(_FOR_END)
-        return For(int(text["trips"]), body)
+        return kinds.For(trips, body)
 
-    def while_loop(self, _: re.Match[str]) -> While:
+    def while_loop(self) -> Thunk:
         condition = self._sequence()
-        flag = _slice(self.need(_WHILE_TEST)["flag"])
+        flag = self.need(_WHILE_TEST)["flag"]
         body = self._sequence()
         self.need(_WHILE_NEXT)
         if self._sequence() != condition:
             _contradicts("a loop computes its condition in two ways")
         self.need(_FOR_END)
-        return While(flag, condition, body)
+        return kinds.While(flag, condition, body)
 
-    def conditional(self, match: re.Match[str]) -> Conditional:
-        index = _INDEX.fullmatch(match["index"])
-        if not index or (index[1] == "bool") != bool(index["choice"]):
-            _unknown(match["index"])
+    def conditional(self, index: tuple[Slice, bool], count: int) -> Thunk:
         branches = []
-        for case in range(int(match["count"])):
-            if int(self.need(_CASE)["case"]) != case:
+        for case in range(count):
+            if self.need(_CASE)["case"] != case:
                 _contradicts(f"branch {case} of a conditional is missing")
             branches.append(self._sequence())
             self.need(_CASE_END)
         self.need(_CONDITIONAL_END)
-        return Conditional(Slice(int(index[2]), int(index[3])), index[1] == "bool", tuple(branches))
+        return kinds.Conditional(*index, tuple(branches))
 
 
-def _kernel(match: re.Match[str]) -> Kernel:
-    args = _split(match["args"], _KERNEL_ARG)
-    if len(args) != int(match["count"]):
-        _contradicts(f"{match['symbol']} has {len(args)} arguments and wants {match['count']}")
-    return Kernel(
-        match["symbol"],
-        tuple(SizedSlice(Slice(int(arg[1]), int(arg[2])), int(arg[3])) for arg in args),
-        (int(match["x"]), int(match["y"]), int(match["z"])),
-    )
+def _kernel(_: _Reader, count: int, args: tuple[SizedSlice, ...], x: int, y: int, z: int, symbol: str) -> Thunk:
+    if len(args) != count:
+        _contradicts(f"{symbol} has {len(args)} arguments and wants {count}")
+    return kinds.Kernel(symbol, args, (x, y, z))
 
 
-def _dot(match: re.Match[str]) -> Dot:
-    return Dot(
-        dtype=match["dtype"],
-        batch=int(match["batch"]),
-        out=_slice(match["out"]),
-        lhs=_slice(match["lhs"]),
-        rhs=_slice(match["rhs"]),
-        strides=(int(match["out_step"]), int(match["lhs_step"]), int(match["rhs_step"])),
-        m=int(match["m"]),
-        n=int(match["n"]),
-        k=int(match["k"]),
-        transpose_lhs=match["transpose_lhs"] == "true",
-        transpose_rhs=match["transpose_rhs"] == "true",
-    )
+def _dot(_: _Reader, out_step: int, lhs_step: int, rhs_step: int, **fields: Any) -> Thunk:
+    return kinds.Dot(strides=(out_step, lhs_step, rhs_step), **fields)
 
 
-def _convolution(match: re.Match[str]) -> Convolution:
-    sizes = _numbers(match["sizes"])
+_SIZES = {"batch": 0, "input_channels": 3, "kernel_channels": 6, "filters": 7, "groups": 20}
+_PAIRS = {"input_size": (1, 2), "kernel_size": (4, 5), "output_size": (8, 9), "stride": (10, 11)}
+_PAIRS |= {
+    "padding_before": (12, 14),
+    "padding_after": (13, 15),
+    "input_dilation": (16, 17),
+    "kernel_dilation": (18, 19),
+}
+"""Where the sizes of a convolution are among the 21 that tfcompile writes."""
+
+
+def _convolution(_: _Reader, sizes: tuple[int, ...], **fields: Any) -> Thunk:
     if len(sizes) != 21:
         _contradicts(f"a convolution has {len(sizes)} sizes, not 21")
-    return Convolution(
-        dtype=match["dtype"],
-        out=_slice(match["out"]),
-        input=_slice(match["input"]),
-        kernel=_slice(match["kernel"]),
-        batch=sizes[0],
-        input_size=(sizes[1], sizes[2]),
-        input_channels=sizes[3],
-        kernel_size=(sizes[4], sizes[5]),
-        kernel_channels=sizes[6],
-        filters=sizes[7],
-        output_size=(sizes[8], sizes[9]),
-        stride=(sizes[10], sizes[11]),
-        padding_before=(sizes[12], sizes[14]),
-        padding_after=(sizes[13], sizes[15]),
-        input_dilation=(sizes[16], sizes[17]),
-        kernel_dilation=(sizes[18], sizes[19]),
-        groups=sizes[20],
-    )
+    fields |= {name: sizes[at] for name, at in _SIZES.items()}
+    fields |= {name: (sizes[x], sizes[y]) for name, (x, y) in _PAIRS.items()}
+    return kinds.Convolution(**fields)
 
 
-def _sort(match: re.Match[str]) -> Sort:
-    values = _split(match["values"], _SORT_VALUE)
-    sizes = _numbers(match["value_sizes"])
-    if len(values) != len(sizes):
-        _contradicts(f"a sort has {len(values)} buffers and {len(sizes)} sizes of values")
-    return Sort(
-        match["comparator"],
-        tuple(Slice(int(value[1]), int(value[2])) for value in values),
-        sizes,
-        (int(match["higher"]), int(match["elements"]), int(match["lower"])),
-        match["stable"] == "true",
-    )
+def _sort(_: _Reader, higher: int, elements: int, lower: int, **fields: Any) -> Thunk:
+    sort = kinds.Sort(shape=(higher, elements, lower), **fields)
+    if len(sort.values) != len(sort.value_sizes):
+        _contradicts(f"a sort has {len(sort.values)} buffers and {len(sort.value_sizes)} sizes of values")
+    return sort
 
 
-def _copy(text: re.Match[str]) -> Copy:
-    return Copy(_slice(text["out"]), _slice(text["input"]), int(text["size"]))
-
-
-def _top_k(text: re.Match[str]) -> TopK:
-    values, out_values, out_indices = (_slice(text[name]) for name in ("values", "out_values", "out_indices"))
-    return TopK(int(text["batch"]), int(text["size"]), int(text["k"]), values, out_values, out_indices)
-
-
-_READERS: dict[str, Callable[[_Reader, re.Match[str]], Thunk]] = {
-    "Kernel": lambda _, text: _kernel(text),
-    "Dot": lambda _, text: _dot(text),
-    "Convolution": lambda _, text: _convolution(text),
-    "Copy": lambda _, text: _copy(text),
-    "Sort": lambda _, text: _sort(text),
-    "TopK": lambda _, text: _top_k(text),
-    "Rng": lambda _, text: Rng(int(text["state"]), _slice(text["out"])),
+_READERS: dict[str, Callable[..., Thunk]] = {
+    "Kernel": _kernel,
+    "Dot": _dot,
+    "Convolution": _convolution,
+    "Copy": lambda _, **fields: kinds.Copy(**fields),
+    "Sort": _sort,
+    "TopK": lambda _, **fields: kinds.TopK(**fields),
+    "Rng": lambda _, **fields: kinds.Rng(**fields),
     "Rng Seed": _Reader.rng_seed,
     "Call": _Reader.call,
     "For Loop": _Reader.for_loop,
     "While Loop": _Reader.while_loop,
     "Conditional": _Reader.conditional,
 }
-"""What reads a thunk of each kind, from its match and what follows."""
+"""What reads a thunk of each kind, from its fields and what follows."""
 
 
-def _split(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    """Splits a list whose items must all match one pattern."""
-    matches = []
-    at = 0
-    while at < len(text):
-        match = pattern.match(text, at)
-        if not match:
-            _unknown(text[at:])
-        matches.append(match)
-        at = match.end()
-        if at < len(text):
-            if not text.startswith(", ", at):
-                _unknown(text[at:])
-            at += 2
-    return matches
+def _slices(text: str) -> tuple[Slice, ...]:
+    return tuple(Slice(int(buffer), int(offset)) for buffer, offset in re.findall(r"\[(\d+)\]\) \+ (\d+)", text))
 
 
-def _slice(text: str) -> Slice:
-    match = _PTR.fullmatch(text)
-    if not match:
-        _unknown(text)
-    return Slice(int(match[1]), int(match[2]))
+def _args(text: str) -> tuple[SizedSlice, ...]:
+    sizes = map(int, re.findall(r"(\d+)\}", text))
+    return tuple(map(SizedSlice, _slices(text), sizes))
+
+
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "args": _args,
+    "bool": "true".__eq__,
+    "index": lambda text: (_slices(text)[0], "<bool*>" in text),
+    "int": int,
+    "ptr": lambda text: _slices(text)[0],
+    "ptrs": _slices,
+    "sints": _numbers,
+    "sizes": _numbers,
+}
+"""What fields mean, if not just their text."""
 
 
 def _unknown(text: str) -> NoReturn:

@@ -140,7 +140,7 @@ class _Formula(Thunk):
         """What reads its `places`, in order: opcodes, and the places that they number."""
 
     def uses(self) -> Uses:
-        read = {(each.opcode, each.place) for each in self.formula.operations}
+        read = {(operation.opcode, operation.place) for operation in self.formula.operations}
         numbers = [(opcode, place) for opcode, places in self._kinds for place in range(len(places))]
         reads = (place for number, place in zip(numbers, self.places, strict=True) if number in read)
         return Uses(tuple(reads), tuple(self.places[place] for place in self.written))
@@ -166,6 +166,35 @@ class _Move(_Result):
     @property
     def operations(self) -> int:
         return 0
+
+
+class _Product(Thunk):
+    """A product or a convolution. Its places are the result, both operands, and what `_epilogue_places` has."""
+
+    epilogue: Epilogue | None
+
+    def uses(self) -> Uses:
+        out, left, right, *rest = self.places
+        return Uses((left, right, *rest[1:]), tuple(dict.fromkeys((out, *rest[:1]))))
+
+    def in_place(self, place: int) -> bool:
+        # The epilogue's result can also take the place of its addend.
+        over = self.epilogue is not None and self.epilogue.addend == self.epilogue.out
+        return place in (0, 3) or (over and place == len(self.places) - 1)
+
+    def _epilogue_places(self, size: int, bias_size: int) -> tuple[Place, ...]:
+        if self.epilogue is None:
+            return ()
+        biases = ((place, bias_size) for place in (self.epilogue.bias, self.epilogue.addend_bias) if place)
+        addend = ((self.epilogue.addend, size),) if self.epilogue.addend else ()
+        return (self.epilogue.out, size), *biases, *addend
+
+
+class InPlace(Thunk):
+    """A thunk that reads its places, and writes the first one."""
+
+    def uses(self) -> Uses:
+        return Uses(self.places, self.places[:1])
 
 
 @dataclass(frozen=True)
@@ -230,7 +259,7 @@ class Epilogue:
 
 
 @dataclass(frozen=True)
-class Dot(Thunk):
+class Dot(_Product):
     """`batch` products of matrices that are stored by columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
 
     dtype: str
@@ -270,13 +299,7 @@ class Dot(Thunk):
                 (self.out, self.lhs, self.rhs), self.strides, self.columns_apart, self.stored, strict=True
             )
         )
-        return out, lhs, rhs, *_epilogue_places(self.epilogue, out[1], size * self.m)
-
-    def uses(self) -> Uses:
-        return _product_uses(self)
-
-    def in_place(self, place: int) -> bool:
-        return _product_in_place(self, place)
+        return out, lhs, rhs, *self._epilogue_places(out[1], size * self.m)
 
     @property
     def title(self) -> str:
@@ -299,7 +322,7 @@ class Dot(Thunk):
 
 
 @dataclass(frozen=True)
-class Convolution(Thunk):
+class Convolution(_Product):
     """A convolution of images with channels last. In each pair, x is the slower axis."""
 
     dtype: str
@@ -332,18 +355,12 @@ class Convolution(Thunk):
             (self.out, out_size),
             (self.input, size * self.batch * _area(self.input_size) * self.input_channels),
             (self.kernel, size * _area(self.kernel_size) * self.kernel_channels * self.filters),
-            *_epilogue_places(self.epilogue, out_size, size * self.filters),
+            *self._epilogue_places(out_size, size * self.filters),
         )
-
-    def uses(self) -> Uses:
-        return _product_uses(self)
 
     @property
     def operations(self) -> int:
         return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
-
-    def in_place(self, place: int) -> bool:
-        return _product_in_place(self, place)
 
     def emit(self, program: Emitter) -> list[str]:
         pairs = (
@@ -451,28 +468,13 @@ class RowSweep(_Formula):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        size = SIZES["float"]
-        return (
-            *(
-                (at, (1 if index in self._bytes else size) * self.rows * self.columns)
-                for index, at in enumerate(self.arrays)
-            ),
-            *(
-                (at, vector.bytes(self.rows, self.columns))
-                for at, vector in zip(self.vectors, self.formula.vectors, strict=True)
-            ),
-            *((at, size * self.rows) for at in self.values),
-            *((at, size) for at in self.scalars),
-        )
-
-    @property
-    def _bytes(self) -> set[int]:
-        """The arrays that have booleans."""
-        return {
-            operation.place
-            for operation in self.formula.operations
-            if (operation.opcode, operation.text) == ("array", "pred")
-        }
+        size, operations = SIZES["float"], self.formula.operations
+        booleans = {one.place for one in operations if (one.opcode, one.text) == ("array", "pred")}
+        widths = (1 if index in booleans else size for index in range(len(self.arrays)))
+        arrays = ((at, width * self.rows * self.columns) for at, width in zip(self.arrays, widths, strict=True))
+        vectors = (vector.bytes(self.rows, self.columns) for vector in self.formula.vectors)
+        values, scalars = ((at, size * self.rows) for at in self.values), ((at, size) for at in self.scalars)
+        return *arrays, *zip(self.vectors, vectors, strict=True), *values, *scalars
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -638,19 +640,12 @@ class DenseNet(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        size = SIZES["float"]
-        return (
-            *((each.out, size * each.columns) for each in self.layers),
-            *(
-                place
-                for each in self.layers
-                for place in (
-                    (each.row, size * each.depth),
-                    (each.matrix, size * each.depth * each.columns),
-                    *(((each.bias, size * each.columns),) if each.bias else ()),
-                )
-            ),
-        )
+        outs, reads, size = list[Place](), list[Place](), SIZES["float"]
+        for layer in self.layers:
+            outs.append((layer.out, size * layer.columns))
+            reads += [(layer.row, size * layer.depth), (layer.matrix, size * layer.depth * layer.columns)]
+            reads += [(layer.bias, size * layer.columns)] if layer.bias else []
+        return *outs, *reads
 
     def uses(self) -> Uses:
         return Uses(self.places[len(self.layers) :], self.places[: len(self.layers)])
@@ -666,11 +661,11 @@ class DenseNet(Thunk):
     def emit(self, program: Emitter) -> list[str]:
         program.needs |= {"bounds", "mlp_fusion"}
         layers = []
-        for each in self.layers:
-            bias = "nullptr" if each.bias is None else program.at(each.bias)
-            places = program.at(each.row), program.at(each.matrix), bias, program.at(each.out)
-            sizes = f"{each.depth}, {each.columns}, {str(each.transposed).lower()}"
-            layers.append(f"kernels::Dense<{sizes}>{{{', '.join((*places, *_bounds(each.low, each.high)))}}}")
+        for layer in self.layers:
+            bias = "nullptr" if layer.bias is None else program.at(layer.bias)
+            places = program.at(layer.row), program.at(layer.matrix), bias, program.at(layer.out)
+            sizes = f"{layer.depth}, {layer.columns}, {str(layer.transposed).lower()}"
+            layers.append(f"kernels::Dense<{sizes}>{{{', '.join((*places, *_bounds(layer.low, layer.high)))}}}")
         *others, last = layers
         return ["kernels::RunDenseNet(", *(f"    {layer}," for layer in others), f"    {last});"]
 
@@ -774,8 +769,8 @@ class TopK(_Opaque):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        found = 4 * self.batch * self.k
-        return (self.values, 4 * self.batch * self.size), (self.out_values, found), (self.out_indices, found)
+        results = 4 * self.batch * self.k
+        return (self.values, 4 * self.batch * self.size), (self.out_values, results), (self.out_indices, results)
 
     def emit(self, program: Emitter) -> list[str]:
         program.needs.add("sort")
@@ -957,26 +952,6 @@ def _epilogue(program: Emitter, epilogue: Epilogue | None) -> str:
 def _bounds(low: float, high: float) -> tuple[str, str]:
     """Returns bounds as C++. repr() returns a float's shortest text, which parses to the same value; an infinity's isn't C++."""
     return repr(low).replace("inf", "INFINITY"), repr(high).replace("inf", "INFINITY")
-
-
-def _product_uses(product: Dot | Convolution) -> Uses:
-    out, left, right, *rest = product.places
-    return Uses((left, right, *rest[1:]), tuple(dict.fromkeys((out, *rest[:1]))))
-
-
-def _product_in_place(product: Dot | Convolution, place: int) -> bool:
-    """Returns whether a place is a result, or the addend that the epilogue's result takes the place of."""
-    epilogue = product.epilogue
-    over = epilogue is not None and epilogue.addend == epilogue.out and place == len(product.places) - 1
-    return place in (0, 3) or over
-
-
-def _epilogue_places(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[Place, ...]:
-    if epilogue is None:
-        return ()
-    biases = ((place, bias_size) for place in (epilogue.bias, epilogue.addend_bias) if place)
-    addend = ((epilogue.addend, size),) if epilogue.addend else ()
-    return (epilogue.out, size), *biases, *addend
 
 
 def _span(batch: int, step: int, apart: int, columns: int, values: int) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tfaot.compile.program.thunks.kinds import Place, Slice, Sort, Thunk, Uses
+from tfaot.compile.program.thunks.kinds import InPlace, Place, Slice, Sort, Thunk
 from tfaot.xla import linear
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Linear(Thunk):
+class Linear(InPlace):
     """Decomposes matrices, or solves linear systems, in place."""
 
     call: linear.Linear
@@ -26,25 +26,17 @@ class Linear(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The data."""
         return ((self.data, self.batch * self.call.row * self.itemsize),)
-
-    def uses(self) -> Uses:
-        """Returns the data as read and written."""
-        return Uses(self.places, self.places)
 
     @property
     def operations(self) -> int:
-        """Those of the matrices."""
         return self.batch * self.call.operations * (4 if self.is_complex else 1)
 
     @property
     def title(self) -> str:
-        """What it computes, and the sizes."""
         return f"{self.call.op.lower()} {self.batch}x{self.call.rows}x{self.call.columns}"
 
     def emit(self, program: Emitter) -> list[str]:
-        """Calls the kernel."""
         call, part = self.call, self.itemsize // (2 if self.is_complex else 1)
         dtype, suffix = ("float", "f32") if part == 4 else ("double", "f64")
         program.needs.add("linear")

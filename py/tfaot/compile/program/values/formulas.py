@@ -21,19 +21,7 @@ Item = TypeVar("Item")
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
 
-_OPCODES = {
-    "abs",
-    "add",
-    "clamp",
-    "divide",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negate",
-    "rsqrt",
-    "sqrt",
-    "subtract",
-}
+_OPCODES = {"add", "clamp", "divide", "maximum", "minimum", "multiply", "subtract", "abs", "negate", "rsqrt", "sqrt"}
 """HLO's operations whose operands and result all have the formula's dtype."""
 _OTHERS = {
     ("add", "s32", ("s32", "s32")),

@@ -17,34 +17,9 @@ from tfaot.compile.program.values.instructions import Fusion, Window, windows
 from tfaot.xla import module as xla
 from tfaot.xla.module import Instruction, Shape
 
-_POINTWISE = frozenset(
-    [
-        "abs",
-        "add",
-        "and",
-        "bitcast-convert",
-        "clamp",
-        "compare",
-        "convert",
-        "divide",
-        "exponential",
-        "is-finite",
-        "log",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negate",
-        "not",
-        "or",
-        "power",
-        "rsqrt",
-        "select",
-        "shift-left",
-        "sqrt",
-        "subtract",
-        "tanh",
-    ]
-)
+_FUNCTIONS = frozenset({"abs", "convert", "exponential", "is-finite", "log", "negate", "not", "rsqrt", "sqrt", "tanh"})
+_ARITHMETIC = frozenset({"add", "divide", "maximum", "minimum", "multiply", "power", "subtract"})
+_POINTWISE = _FUNCTIONS | _ARITHMETIC | {"and", "bitcast-convert", "clamp", "compare", "or", "select", "shift-left"}
 """Operations on values with the same index."""
 _PURE = _POINTWISE | {"bitcast", "broadcast", "iota", "reduce", "reduce-window", "slice", "transpose"}
 """Operations whose result is the same if operands and attributes are."""
