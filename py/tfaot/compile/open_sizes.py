@@ -64,15 +64,10 @@ def check(module: Module, graph: Callable[[], Any], sources: Mapping[str, str], 
                 axes = zip(operands[0], instruction.attributes.window.dimensions, strict=False)
                 least = 1 if op == "AvgPool" else 0  # what the export stage doesn't replace
                 miscounted = any(dynamic and axis.size > 1 and axis.stride > least for dynamic, axis in axes)
-            if (
-                instruction.opcode == "call"
-            ):  # XLA forgets sizes where it compiles a call; export inlines those that it can
-                taken = module.computations[instruction.called[0]].parameters
-                miscounted = any(
-                    parameter.dynamic != dynamic
-                    for parameter, dynamic in zip(taken, operands, strict=True)
-                    if any(dynamic)
-                )
+            # XLA forgets sizes where it compiles a call. The export stage inlines those that it can.
+            if instruction.opcode == "call":
+                pairs = zip(module.computations[instruction.called[0]].parameters, operands, strict=True)
+                miscounted = any(any(sizes) and parameter.dynamic != sizes for parameter, sizes in pairs)
             if miscounted:
                 wrong.setdefault(metadata.op_name or instruction.name, op or "calls in loops and branches")
     if "AvgPool" in wrong.values():

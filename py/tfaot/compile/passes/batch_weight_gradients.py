@@ -43,16 +43,8 @@ class _Sum:
     """What a step adds: tensors of the body."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Product:
-    """A step's xᵀ·dz."""
-
-    node: node_def_pb2.NodeDef
-    """The MatMul."""
-    x: tuple[int, int]
-    """The shape of x."""
-    dz: tuple[int, int]
-    """The shape of dz."""
+_Product = tuple[node_def_pb2.NodeDef, tuple[int, int], tuple[int, int]]
+"""A step's xᵀ·dz: the MatMul, and the shapes of x and dz."""
 
 
 def batch_weight_gradients(program: Program) -> int:
@@ -170,7 +162,7 @@ class _Gathering:
             return None
         if 4 * self._trips * x[0] * (x[1] + dz[1]) > _LARGEST:
             return None
-        return _Product(node, (x[0], x[1]), (dz[0], dz[1]))
+        return node, (x[0], x[1]), (dz[0], dz[1])
 
     def _shape(self, tensor: str) -> tuple[int, ...] | None:
         described = self._shapes.get(self._loop.body.resolve(tensor)) or self._shapes.get(tensor)
@@ -178,7 +170,7 @@ class _Gathering:
 
     def _gather(self, total: _Sum, term: str, product: _Product) -> int:
         """Moves a product out of the loop, and returns 1."""
-        node, x_shape, dz_shape = product.node, product.x, product.dz
+        node, x_shape, dz_shape = product
         dtype = node.attr["T"].type
         x = self._at_hand(node.input[0], x_shape)
         dz = self._at_hand(node.input[1], dz_shape)
@@ -188,8 +180,8 @@ class _Gathering:
         x = x or self._collect(node.input[0], x_shape, dtype, backwards)
         dz = dz or self._collect(node.input[1], dz_shape, dtype, backwards)
         operands = [
-            self._rows(f"{node.name}/x", x.tensor, x_shape, dtype),
-            self._rows(f"{node.name}/dz", dz.tensor, dz_shape, dtype),
+            self._loop.reshaped_before(f"{node.name}/{side}", values.tensor, (self._trips * rows, columns), dtype)
+            for side, values, (rows, columns) in (("x", x, x_shape), ("dz", dz, dz_shape))
         ]
         shape = (x_shape[1], dz_shape[1])
         kinds = {"T": type_attribute(dtype), "transpose_a": True, "transpose_b": False}
@@ -204,7 +196,7 @@ class _Gathering:
         if resolved in self._gathered:
             index, backwards = self._gathered[resolved]
             dtype = self._shapes[resolved].dtype
-            return _AllSteps(self._stacked(index, shape, dtype), backwards)
+            return _AllSteps(self._stack(f"{self._loop.name}:{index}", shape, dtype), backwards)
         item = loop.item(tensor)
         if item is not None:
             made = loops.producer(loop.operands[item.index])
@@ -246,13 +238,10 @@ class _Gathering:
             "TensorListSetItem", f"{name}/write", operands, dtype, "element_dtype", resize_if_index_out_of_bounds=False
         )
         self._gathered[resolved] = (index, backwards)
-        return _AllSteps(self._stacked(index, shape, dtype), backwards)
-
-    def _stacked(self, index: int, shape: tuple[int, ...], dtype: int) -> str:
-        """Returns a list of the loop after its last step, as a tensor."""
-        return self._stack(f"{self._loop.name}:{index}", shape, dtype)
+        return _AllSteps(self._stack(f"{self._loop.name}:{index}", shape, dtype), backwards)
 
     def _stack(self, handle: str, shape: tuple[int, ...], dtype: int) -> str:
+        """Returns a list of a loop after its last step, as a tensor."""
         name = handle.replace(":", "/")
         return self._loop.before(
             "TensorListStack",
@@ -263,10 +252,6 @@ class _Gathering:
             element_dtype=type_attribute(dtype),
             num_elements=self._trips,
         )
-
-    def _rows(self, name: str, tensor: str, shape: tuple[int, ...], dtype: int) -> str:
-        """Reshapes [trips, batch, n] to [trips·batch, n]."""
-        return self._loop.reshaped_before(name, tensor, (self._trips * shape[0], shape[1]), dtype)
 
     def _take_out(self, total: _Sum, term: str, value: str, shape: tuple[int, ...], dtype: int) -> None:
         """Adds a value to a loop's sum after the loop, in place of a term in the loop."""

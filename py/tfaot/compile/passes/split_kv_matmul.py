@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.writer import Reader, Writer, full
+from tfaot.compile.passes.writer import Reader, Writer
 from tfaot.graph.attributes import complete
-from tfaot.graph.names import tensor_name
+from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program
 
@@ -129,7 +129,7 @@ def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
 
 def _origin(reader: Reader, tensor: str, letters: str, sizes: Mapping[str, int]) -> _Operand:
     """Returns the tensor that an operand is a transposition of, or the operand itself."""
-    while full(tensor) not in reader.program.feeds:
+    while canonical(tensor) not in reader.program.feeds:
         node = reader.nodes[tensor_name(tensor)[0]]
         if node.op == "Transpose":
             order = reader.constant(node.input[1])
@@ -145,7 +145,7 @@ def _origin(reader: Reader, tensor: str, letters: str, sizes: Mapping[str, int])
 def _parts(reader: Reader, matrix: _Operand, joined: str) -> tuple[_Operand, ...]:
     """Returns the two tensors that a matrix is a concatenation of along an axis. If it isn't one, returns nothing."""
     tensor = matrix.tensor
-    while full(tensor) not in reader.program.feeds:
+    while canonical(tensor) not in reader.program.feeds:
         node = reader.nodes[tensor_name(tensor)[0]]
         if node.op == "ConcatV2":
             break

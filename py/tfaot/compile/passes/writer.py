@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
 from tfaot.graph.attributes import FLOATS, Array, Shape, complete, constant_of, numpy_dtype, type_attribute
-from tfaot.graph.names import tensor_name
+from tfaot.graph.names import canonical
 from tfaot.graph.program import Program, Tensor
 
 
@@ -79,7 +79,7 @@ class Reader:
 
     def shape(self, tensor: str) -> Shape:
         """Returns the shape of a tensor, as far as it is known."""
-        return self._tensors[full(tensor)].shape
+        return self._tensors[canonical(tensor)].shape
 
     def constant(self, tensor: str) -> Array | None:
         """Returns the value of a constant, or None for other tensors."""
@@ -94,9 +94,3 @@ class Reader:
     @functools.cached_property
     def _tensors(self) -> dict[str, Tensor]:
         return self.program.tensors()
-
-
-def full(tensor: str) -> str:
-    """Returns a tensor's name with its port."""
-    name, port = tensor_name(tensor)
-    return f"{name}:{port}"

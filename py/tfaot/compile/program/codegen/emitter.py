@@ -109,25 +109,17 @@ class Emitter:
         for argument in range(len(function.arguments)):
             uses += [index for index, (_, _, buffer) in enumerate(self.kernel_args) if buffer == argument]
             first_use.append(len(uses))
-        parts = ("bounds", "collectives", "complex", "fourier", "linear", "mlp_fusion", "half", "sort", "winograd")
         return {
-            "calls": self.calls,
+            **vars(self),
             "comparators": sorted(self.comparators),
             "constant_data": [f"{symbol} + 64" for symbol in self.constants],
-            "constants": self.constants,
-            "facts": [*self.facts],
             "first_use": first_use,
-            "images": self.images,
             "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self.kernel_args],
             "kernels": sorted(self.symbols),
             "memory": [f"{offset}u" for offset in self.memory],
-            "memory_bytes": self.memory_bytes,
-            "products": self.products,
+            "needs": self.needs | ({"calls"} if self.sources else set()),
             "results": [f"{self.number[buffer]}u" for buffer in function.results],
-            "scratch": [*self.scratch],
             "uses": uses,
-            "uses_calls": bool("calls" in self.needs or self.sources),
-            **{f"uses_{part}": part in self.needs for part in parts},
         }
 
 

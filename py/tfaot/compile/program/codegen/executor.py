@@ -78,18 +78,12 @@ def _plan(function: CompiledFunction) -> tuple[dict[str, Any], set[str]]:
     """Returns the names that the template uses for a program, and the runtime's sources that it calls."""
     emitter = Emitter(function)
     run = emitter.sequence(function.thunks, 1)
-    formulas = {
+    exchanges = [thunk for thunk in walk(function.thunks) if isinstance(thunk, Collective | Rank)]
+    return {
+        **emitter.context(function),
+        "run": run,
+        "collectives": sum(isinstance(thunk, Collective) and thunk.part != "Wait" for thunk in exchanges),
+        "replicas": max((thunk.replicas for thunk in exchanges), default=0),
         "formulas": [*map(formula_code.code, emitter.formulas)],
         "row_formulas": [*itertools.starmap(row_formula_code.code, emitter.row_formulas)],
-    }
-    replicas = max(
-        (thunk.replicas for thunk in walk(function.thunks) if isinstance(thunk, Collective | Rank)), default=0
-    )
-    started = sum(isinstance(thunk, Collective) and thunk.part != "Wait" for thunk in walk(function.thunks))
-    return {
-        "run": run,
-        "collectives": started,
-        "replicas": replicas,
-        **formulas,
-        **emitter.context(function),
     }, emitter.sources

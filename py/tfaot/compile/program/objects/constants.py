@@ -9,8 +9,9 @@ compiler changes constants during optimization. Equal values are stored once, un
 from __future__ import annotations
 
 import hashlib
+import itertools
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfaot.compile.program.objects import files
 from tfaot.compile.program.objects.files import ALIGNMENT
@@ -18,11 +19,11 @@ from tfaot.compile.program.objects.files import ALIGNMENT
 
 def values(data: bytes) -> dict[str, memoryview]:
     """Returns the values of the constants in an object file, by symbol, without the preceding sizes."""
-    return {name.decode(): value[ALIGNMENT:] for name, value in _constants(data)}
+    return {name: value[ALIGNMENT:] for name, value in _constants(data)}
 
 
 def merged(
-    objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None, added: Mapping[str, bytes] | None = None
+    objects: Sequence[bytes], replaced: Mapping[str, bytes] | None = None, added: Mapping[str, bytes] | None = None
 ) -> bytes:
     """Merges the constants of several object files into one. Each has the length that its own size gives, and is stored once.
 
@@ -31,39 +32,30 @@ def merged(
       replaced: values, by symbol, to store in place of the objects' own.
       added: more values, by symbol.
     """
-    template = b""
+    new = replaced or {}
+    stored = ((name, _sized(new[name]) if name in new else own) for data in objects for name, own in _constants(data))
     contents = bytearray()
     places: dict[bytes, int] = {}
     symbols = []
-
-    def store(name: bytes, value: memoryview) -> None:
-        nonlocal contents
+    for name, value in itertools.chain(stored, ((name, _sized(value)) for name, value in (added or {}).items())):
         content = hashlib.sha256(value).digest()
         if content not in places:
             contents += b"\0" * (-len(contents) % ALIGNMENT)
             places[content] = len(contents)
             contents += value
-        symbols.append(files.Symbol(name, places[content], len(value)))
-
-    for data in objects:
-        for name, value in _constants(data):
-            other = replaced.get(name.decode()) if replaced else None
-            store(name, value if other is None else _sized(other))
-        template = template or data
-    for symbol, values in (added or {}).items():
-        store(symbol.encode(), _sized(values))
-    return files.write(template, contents, symbols)
+        symbols.append(files.Symbol(name.encode(), places[content], len(value)))
+    return files.write(objects[0], contents, symbols)
 
 
 def _sized(values: bytes) -> memoryview:
     return memoryview(struct.pack(f"<Q{ALIGNMENT - 8}x", len(values)) + values)
 
 
-def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+def _constants(data: bytes) -> Iterator[tuple[str, memoryview]]:
     """Yields the names and values of the constants in an object file. The values include the preceding sizes."""
     contents, symbols = files.read(data)
     for symbol in symbols:
         size = ALIGNMENT + struct.unpack_from("<Q", contents, symbol.start)[0]
         if size > symbol.size:
             raise files.unknown(f"a constant of {size} bytes has room for {symbol.size}")
-        yield symbol.name, contents[symbol.start : symbol.start + size]
+        yield symbol.name.decode(), contents[symbol.start : symbol.start + size]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tfaot.compile.program.packing import layouts as packing
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Dot, For, Kernel, Thunk, While, walk
+from tfaot.compile.program.thunks.kinds import Dot, For, Kernel, Product, Thunk, While, walk
 from tfaot.compile.program.values.gemv import product
 
 SMALLEST = 1 << 18
@@ -33,7 +33,7 @@ def gemv_packing(compiled: Compiled) -> int:
     """Packs constant matrices that only products of one row read, and returns how many."""
     smallest_in_loop = SMALLEST_IN_LOOP if "x86-64-v4" in compiled.functions else SMALLEST
 
-    def applies(product: packing.Product, in_loop: bool) -> bool:
+    def applies(product: Product, in_loop: bool) -> bool:
         return _applies(product, smallest_in_loop if in_loop else SMALLEST)
 
     return pack(compiled, "float32", applies, _float32)
@@ -42,8 +42,8 @@ def gemv_packing(compiled: Compiled) -> int:
 def pack(
     compiled: Compiled,
     to: str,
-    applies: Callable[[packing.Product, bool], bool],
-    packed: Callable[[memoryview, packing.Product], bytes | None],
+    applies: Callable[[Product, bool], bool],
+    packed: Callable[[memoryview, Product], bytes | None],
 ) -> int:
     """Packs matrices for the runtime's products of few rows, and returns how many.
 
@@ -80,7 +80,7 @@ def padded(matrix: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic
     return np.pad(matrix, ((0, -depth % rows), (0, -columns % packing.STREAM)))
 
 
-def _applies(dot: packing.Product, smallest: int) -> bool:
+def _applies(dot: Product, smallest: int) -> bool:
     return (
         isinstance(dot, Dot)
         and dot.dtype == "float"
@@ -91,10 +91,8 @@ def _applies(dot: packing.Product, smallest: int) -> bool:
     )
 
 
-def _float32(values: memoryview, product: packing.Product) -> bytes:
-    matrix = padded(packing.values(values, product, np.uint32), 1)
-    depth, columns = matrix.shape
-    return matrix.reshape(depth, columns // packing.STREAM, packing.STREAM).transpose(1, 0, 2).tobytes()
+def _float32(values: memoryview, product: Product) -> bytes:
+    return packing.panels(packing.values(values, product, np.uint32), packing.STREAM)
 
 
 def _kept(after: tuple[Thunk, ...], before: tuple[Thunk, ...]) -> tuple[Thunk, ...]:

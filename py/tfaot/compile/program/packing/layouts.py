@@ -20,9 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program.thunks.compiled import Compiled, Packed
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Convolution, Dot, Slice, Thunk, walk
-
-Product = Dot | Convolution
+from tfaot.compile.program.thunks.kinds import Buffer, Dot, Place, Product, Slice, Thunk, walk
 
 PANEL_BYTES = 64
 """The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
@@ -44,15 +42,6 @@ class _Uses:
     """Whether anything else reads it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Move:
-    """Where a constant's packed values are."""
-
-    buffer: int
-    size: int
-    """Of the constant itself, in bytes."""
-
-
 def pack(
     compiled: Compiled,
     packing: str,
@@ -71,7 +60,8 @@ def pack(
         Only called where `applies` is true.
       largest_copy: the most bytes of a constant that is packed though something else reads it, too, and has to stay.
     """
-    moves: dict[str, dict[int, _Move]] = {isa: {} for isa in compiled.functions}
+    moves: dict[str, dict[Place, Slice]] = {isa: {} for isa in compiled.functions}
+    """Where packed values are, by where the constant is."""
     count = 0
     for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
         products = [product for product in uses.products if applies(product)]
@@ -93,14 +83,18 @@ def pack(
         for isa, buffer, symbol in constant.places:
             target = buffer
             if stays:
-                compiled.added[f"{symbol}_{packing}"] = contents
-                compiled.functions[isa], target = _with_constant(
-                    compiled.functions[isa], f"{symbol}_{packing}", len(contents)
+                function, added = compiled.functions[isa], f"{symbol}_{packing}"
+                target = len(function.buffers)
+                compiled.functions[isa] = dataclasses.replace(
+                    function,
+                    buffers=(*function.buffers, Buffer(len(contents), "constant", None, None)),
+                    constants=(*function.constants, added),
                 )
+                compiled.added[added] = contents
             else:
                 compiled.replaced[symbol] = contents
-            moves[isa][buffer] = _Move(target, len(constant.value))
-        compiled.packed[index] = Packed(packing, _shape(first), len(constant.value), len(contents))
+            moves[isa][Slice(buffer, 0), len(constant.value)] = Slice(target, 0)
+        compiled.packed[index] = Packed(packing, first.matrix, len(constant.value), len(contents))
         count += 1
     if count:
         compiled.functions = {
@@ -108,12 +102,6 @@ def pack(
             for isa, function in compiled.functions.items()
         }
     return count
-
-
-def _with_constant(function: CompiledFunction, symbol: str, size: int) -> tuple[CompiledFunction, int]:
-    """Returns a function with one more constant, and its buffer."""
-    buffers = (*function.buffers, Buffer(size, "constant", None, None))
-    return dataclasses.replace(function, buffers=buffers, constants=(*function.constants, symbol)), len(buffers) - 1
 
 
 def facts(packing: str) -> tuple[str, ...]:
@@ -125,17 +113,16 @@ def facts(packing: str) -> tuple[str, ...]:
     return stream if packing in STREAMS else blocks[packing]
 
 
-def matrix(product: Product) -> tuple[int, int]:
-    """Returns the inner dimension and the columns of a product, or of the product that a convolution amounts to."""
-    if isinstance(product, Dot):
-        return product.k, product.m
-    x, y = product.kernel_size
-    return x * y * product.kernel_channels, product.filters
+def panels(matrix: npt.NDArray[Any], width: int) -> bytes:
+    """Returns panels of some columns, each row by row, with zeros where the last panel has no column."""
+    depth, columns = matrix.shape
+    whole = np.pad(matrix, ((0, 0), (0, -columns % width)))
+    return whole.reshape(depth, -1, width).transpose(1, 0, 2).tobytes()
 
 
 def values(data: memoryview, product: Product, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Returns the right side of a product, or of the product that a convolution amounts to: [depth, columns]."""
-    depth, columns = matrix(product)
+    depth, columns = product.depth, product.columns
     transposed = isinstance(product, Dot) and product.transpose_lhs
     stored = np.frombuffer(data, dtype).reshape((columns, depth) if transposed else (depth, columns))
     return stored.T if transposed else stored
@@ -144,56 +131,39 @@ def values(data: memoryview, product: Product, dtype: npt.DTypeLike) -> npt.NDAr
 def _uses(compiled: Compiled) -> list[_Uses]:
     """Finds the readers of each constant."""
     uses = [_Uses() for _ in compiled.constants]
-    at: dict[str, dict[int, int]] = {isa: {} for isa in compiled.functions}
-    for index, constant in enumerate(compiled.constants):
-        for isa, buffer, _ in constant.places:
-            at[isa][buffer] = index
     for isa, function in compiled.functions.items():
-        for buffer in {*function.results} & {*at[isa]}:
-            uses[at[isa][buffer]].other = True
+        in_buffer = {
+            buffer: (constant, use)
+            for constant, use in zip(compiled.constants, uses, strict=True)
+            for level, buffer, _ in constant.places
+            if level == isa
+        }
+        for buffer in {*function.results} & {*in_buffer}:
+            in_buffer[buffer][1].other = True
         for thunk in walk(function.thunks):
-            _note(thunk, at[isa], compiled, uses)
+            for index, (at, size) in enumerate(thunk.places):
+                if at.buffer in in_buffer:
+                    constant, use = in_buffer[at.buffer]
+                    whole = (at.offset, size) == (0, len(constant.value))
+                    if isinstance(thunk, Product) and index == thunk.right and whole:
+                        use.products.append(thunk)
+                    else:
+                        use.other = True
     return uses
 
 
-def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_Uses]) -> None:
-    """Notes which constants a thunk reads. `at` is the constant in each buffer."""
-    for place, (slice_, size) in enumerate(thunk.places):
-        if (index := at.get(slice_.buffer)) is None:
-            continue
-        whole = (slice_.offset, size) == (0, len(compiled.constants[index].value))
-        if isinstance(thunk, Product) and place == _right(thunk) and whole:
-            uses[index].products.append(thunk)
-        else:
-            uses[index].other = True
-
-
-def _right(product: Product) -> int:
-    """Returns the index in `places` of the right side. Products of columns are products of rows with the sides exchanged."""
-    return 1 if isinstance(product, Dot) else 2
-
-
-def _shape(product: Product) -> tuple[int, ...]:
-    if isinstance(product, Dot):
-        return product.k, product.m
-    return *product.kernel_size, product.kernel_channels, product.filters
-
-
 def _with(
-    sequence: tuple[Thunk, ...], packing: str, applies: Callable[[Product], bool], moves: Mapping[int, _Move]
+    sequence: tuple[Thunk, ...], packing: str, applies: Callable[[Product], bool], moves: Mapping[Place, Slice]
 ) -> tuple[Thunk, ...]:
     """Returns thunks whose products read packed constants, and name the packing."""
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Product):
             return thunk.with_bodies(lambda body: _with(body, packing, applies, moves))
-        at, size = thunk.places[_right(thunk)]
-        move = moves.get(at.buffer)
-        if move is None or (at.offset, size) != (0, move.size) or not applies(thunk):
+        move = moves.get(thunk.places[thunk.right])
+        if move is None or not applies(thunk):
             return thunk
-        right = Slice(move.buffer, 0)
-        if isinstance(thunk, Dot):
-            return dataclasses.replace(thunk, packing=packing, lhs=right)
-        return dataclasses.replace(thunk, packing=packing, kernel=right)
+        right: dict[str, Any] = {thunk.sides[1]: move}
+        return dataclasses.replace(thunk, packing=packing, **right)
 
     return tuple(map(changed, sequence))

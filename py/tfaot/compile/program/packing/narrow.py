@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tfaot.compile.program.packing import layouts as packing
 from tfaot.compile.program.packing.gemv_packing import pack, padded
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Dot
+from tfaot.compile.program.thunks.kinds import Dot, Product
 
 SMALLEST = 4096
 """The fewest values of a matrix that is stored in fewer bits. Smaller ones are in a cache."""
@@ -65,7 +65,7 @@ def int8_of(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.
     return np.rint(matrix / factors).astype(np.int8), factors
 
 
-def _applies(product: packing.Product) -> bool:
+def _applies(product: Product) -> bool:
     return (
         isinstance(product, Dot)
         and product.dtype == "float"
@@ -74,7 +74,7 @@ def _applies(product: packing.Product) -> bool:
     )
 
 
-def _bfloat16(values: memoryview, product: packing.Product) -> bytes | None:
+def _bfloat16(values: memoryview, product: Product) -> bytes | None:
     """Packs blocks of one row: word j of 16 has column j in its lower half, and column j + 16 in its upper half."""
     matrix = packing.values(values, product, np.float32)
     halves = bfloat16_of(matrix)
@@ -86,7 +86,7 @@ def _bfloat16(values: memoryview, product: packing.Product) -> bytes | None:
     return _smaller(blocks.tobytes(), values)
 
 
-def _int8(values: memoryview, product: packing.Product) -> bytes | None:
+def _int8(values: memoryview, product: Product) -> bytes | None:
     """Packs factors, and blocks of two rows: word j of 16 has columns j and j + 16 of the first row, and of the second."""
     matrix = packing.values(values, product, np.float32)
     quantized = int8_of(matrix)

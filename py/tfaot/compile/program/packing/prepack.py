@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tfaot.compile.program.packing import layouts as packing
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import SIZES, Dot
+from tfaot.compile.program.thunks.kinds import SIZES, Dot, Product
 
 _LARGEST_COPY = 1 << 24
 """The most bytes of a constant that is stored twice, because something else reads it in its own order. Where a table of 0.5 MB
@@ -27,9 +25,9 @@ def prepack(compiled: Compiled) -> int:
     return packing.pack(compiled, "panels", has_panels, _panels, largest_copy=_LARGEST_COPY)
 
 
-def has_panels(product: packing.Product) -> bool:
+def has_panels(product: Product) -> bool:
     """Returns whether panels are faster: several rows, more columns than the kernels' narrow case, and no panel mostly empty."""
-    depth, columns = packing.matrix(product)
+    depth, columns = product.depth, product.columns
     width = packing.PANEL_BYTES // SIZES[product.dtype]
     if 5 * columns <= 4 * width or 3 * -(-columns // width) * width > 4 * columns or not depth:
         return False
@@ -45,14 +43,7 @@ def has_panels(product: packing.Product) -> bool:
     )
 
 
-def _panels(values: memoryview, product: packing.Product) -> bytes:
-    """Packs panels of as many columns as fill a cache line, each row by row, with zeros where the last panel has no column."""
-    depth, columns = packing.matrix(product)
+def _panels(values: memoryview, product: Product) -> bytes:
+    """Packs panels of as many columns as fill a cache line."""
     size = SIZES[product.dtype]
-    width = packing.PANEL_BYTES // size
-    matrix = packing.values(values, product, f"u{size}")
-    panels = np.zeros((-(-columns // width), depth, width), matrix.dtype)
-    for index, panel in enumerate(panels):
-        part = matrix[:, index * width : (index + 1) * width]
-        panel[:, : part.shape[1]] = part
-    return panels.tobytes()
+    return packing.panels(packing.values(values, product, f"u{size}"), packing.PANEL_BYTES // size)

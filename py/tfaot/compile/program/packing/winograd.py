@@ -22,7 +22,7 @@ import numpy as np
 
 from tfaot.compile.program.packing import layouts as packing
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Convolution
+from tfaot.compile.program.thunks.kinds import Convolution, Product
 
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
@@ -30,10 +30,10 @@ _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 def winograd(compiled: Compiled) -> int:
     """Runs the pass: transforms and packs constant kernels of convolutions, and returns how many."""
 
-    def gains(product: packing.Product) -> bool:
+    def gains(product: Product) -> bool:
         return isinstance(product, Convolution) and applies(product)
 
-    def packed(values: memoryview, product: packing.Product) -> bytes | None:
+    def packed(values: memoryview, product: Product) -> bytes | None:
         assert isinstance(product, Convolution)
         contents = transformed(values, product)
         return contents if np.isfinite(np.frombuffer(contents, np.float32)).all() else None

@@ -20,18 +20,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tfaot.compile.program.thunks.accesses import Body, overlap
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import (
-    SIZES,
-    Buffer,
-    Convolution,
-    Dot,
-    Epilogue,
-    Place,
-    Slice,
-)
+from tfaot.compile.program.thunks.kinds import SIZES, Buffer, Convolution, Epilogue, Place, Product, Slice
 from tfaot.compile.program.values.graph import Value
 from tfaot.compile.program.values.pattern import Columns, Const, Op, Stored, Var
 
@@ -107,10 +100,10 @@ def epilogues(compiled: Compiled) -> int:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
     compiled.rewrite(lambda body: _attach(compiled, body), loops=True)
-    return compiled.most(lambda thunk: isinstance(thunk, Dot | Convolution) and thunk.epilogue is not None)
+    return compiled.most(lambda thunk: isinstance(thunk, Product) and thunk.epilogue is not None)
 
 
-def _shares_vectors(product: Dot | Convolution) -> bool:
+def _shares_vectors(product: Product) -> bool:
     """Returns whether several results of few filters share a vector at every CPU level with AVX2: `FewOutputs` in convolution.h.
 
     At lower levels, few filters fill a vector.
@@ -141,10 +134,10 @@ def _attached(body: Body, stored: Value) -> str:
     for way in sorted(finishes(stored), key=lambda way: -way.sum.since):
         here = way.sum.since
         product = body.thunks[here] if here >= 0 else None
-        if (here >= 0 and product is None) or (isinstance(product, Dot | Convolution) and product.epilogue):
+        if (here >= 0 and product is None) or (isinstance(product, Product) and product.epilogue):
             reason = reason or "the product has another epilogue"
             continue
-        if way.sum.op != "memory" or not isinstance(product, Dot | Convolution) or product.places[0] != way.sum.place:
+        if way.sum.op != "memory" or not isinstance(product, Product) or product.places[0] != way.sum.place:
             continue
         if unfit := _unfit(product, stored, way):
             reason = reason or unfit
@@ -159,7 +152,7 @@ def _attached(body: Body, stored: Value) -> str:
     return reason
 
 
-def _staged(body: Body, members: set[int], product: Dot | Convolution, way: Finish) -> bool:
+def _staged(body: Body, members: set[int], product: Product, way: Finish) -> bool:
     """Moves the input of a product to a buffer of its own, if that lets the product have an epilogue.
 
     The compiler lets the epilogue's result overlap the input if nothing reads the input after the kernel starts. The input can move
@@ -170,11 +163,10 @@ def _staged(body: Body, members: set[int], product: Dot | Convolution, way: Fini
     before = body.thunks[index]
     if any(body.thunks[position] for position in range(here + 1, max(members)) if position not in members):
         return False
-    if not isinstance(before, Dot | Convolution) or before.epilogue is None:
+    if not isinstance(before, Product) or before.epilogue is None:
         return False
     _, *reads = product.places
-    # A product of columns has the rows on its right side.
-    place = product.rhs if isinstance(product, Dot) else product.input
+    place: Slice = getattr(product, product.sides[0])
     inputs = [read for read in reads if read[0] == place]
     if inputs != [(before.epilogue.out, before.places[0][1])]:
         return False
@@ -183,11 +175,8 @@ def _staged(body: Body, members: set[int], product: Dot | Convolution, way: Fini
     own = Slice(len(body.function.buffers), 0)
     if any(overlap(moved, other) for other in others) or any(at.buffer == own.buffer for at, _ in before.places):
         return False
-    there: Dot | Convolution
-    if isinstance(product, Dot):
-        there = dataclasses.replace(product, rhs=own)
-    else:
-        there = dataclasses.replace(product, input=own)
+    left: dict[str, Any] = {product.sides[0]: own}
+    there = dataclasses.replace(product, **left)
     if _finish(body, members, there, way, here):
         return False
     body.added[:] = [Buffer(max(moved[1], *(buffer.size for buffer in body.added), 0), "temp", None, None)]
@@ -197,11 +186,11 @@ def _staged(body: Body, members: set[int], product: Dot | Convolution, way: Fini
     return True
 
 
-def _finish(body: Body, members: set[int], product: Dot | Convolution, way: Finish, at: int) -> str:
+def _finish(body: Body, members: set[int], product: Product, way: Finish, at: int) -> str:
     """Puts a product with an epilogue in the place of a member, or returns why that isn't legal."""
     here, last = way.sum.since, max(members)
 
-    def call(stored: Sequence[int]) -> Dot | Convolution | None:
+    def call(stored: Sequence[int]) -> Product | None:
         if not {*stored} <= {here, last}:
             return None
         epilogue = way.epilogue
@@ -217,7 +206,7 @@ def _finish(body: Body, members: set[int], product: Dot | Convolution, way: Fini
     return body.merge(members, inputs, call, at)
 
 
-def _unfit(product: Dot | Convolution, stored: Value, way: Finish) -> str:
+def _unfit(product: Product, stored: Value, way: Finish) -> str:
     """Returns why a product can't have an epilogue, or why it wouldn't be faster."""
     _, size = product.places[0]
     if product.dtype not in ("float", "double"):
@@ -225,7 +214,7 @@ def _unfit(product: Dot | Convolution, stored: Value, way: Finish) -> str:
     if stored.type.dtype != {"float": "f32", "double": "f64"}[product.dtype]:
         return f"it is in {stored.type.dtype}"
     width = SIZES[product.dtype]
-    columns = product.m if isinstance(product, Dot) else product.filters
+    columns = product.columns
     if columns < _NARROW and size > width * columns * _ROWS and not _shares_vectors(product):
         return f"more than {_ROWS} rows have fewer than {_NARROW} columns"
     sizes = {"bias": width * columns, "addend": size, "addend_bias": width * columns}

@@ -67,6 +67,17 @@ def _texts(*texts: str) -> tuple[_Text, ...]:
     return tuple(map(_Text, texts))
 
 
+_DOT = """
+    reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+    reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+    reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+    @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@"""
+_CONVOLUTION = """
+    reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+    reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@"""
+_TOP_K = """@batch:int@, @size:int@, @k:int@, reinterpret_cast<const float*>(@values:ptr@),
+    reinterpret_cast<float*>(@out_values:ptr@), reinterpret_cast<int32_t*>(@out_indices:ptr@)"""
+
 _THUNKS: dict[str, tuple[_Text, ...]] = {
     "Kernel": _texts(
         """
@@ -83,59 +94,31 @@ _THUNKS: dict[str, tuple[_Text, ...]] = {
     ),
     "Dot": _texts(
         # For complex dtypes, tfcompile writes no `>`.
-        """
-        { absl::BlockingCounter done(@batch:int@);
-          for (int64_t i = 0; i < @batch:int@; ++i) {
+        f"""
+        {{ absl::BlockingCounter done(@batch:int@);
+          for (int64_t i = 0; i < @batch:int@; ++i) {{
             ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@_close:close@(
-              run_options->intra_op_thread_pool(),
-              reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-              reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-              reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-              @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@,
-              [&done] { done.DecrementCount(); } );
-          }
-          done.Wait(); }""",
+              run_options->intra_op_thread_pool(), {_DOT}, [&done] {{ done.DecrementCount(); }} );
+          }}
+          done.Wait(); }}""",
         # TensorFlow 2.20.
-        """
-        { for (int64_t i = 0; i < @batch:int@; ++i) {
-            if (run_options->intra_op_thread_pool() != nullptr) {
-              @_threaded:name@(
-                run_options,
-                reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-                reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-                reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-                @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
-            } else {
-              @_single:name@(
-                nullptr,
-                reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-                reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-                reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-                @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
-        } } }""",
+        f"""
+        {{ for (int64_t i = 0; i < @batch:int@; ++i) {{
+            if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_DOT});
+            }} else {{ @_single:name@( nullptr, {_DOT});
+        }} }} }}""",
     ),
     "Convolution": _texts(
-        """
-        { absl::Notification done;
+        f"""
+        {{ absl::Notification done;
           xla::cpu::internal::EigenConv2D<@dtype:dtype@>(
-            run_options->intra_op_thread_pool(),
-            reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-            reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@,
-            [&done] { done.Notify(); } );
-          done.WaitForNotification(); }""",
+            run_options->intra_op_thread_pool(), {_CONVOLUTION}, [&done] {{ done.Notify(); }} );
+          done.WaitForNotification(); }}""",
         # TensorFlow 2.20.
-        """
-        { if (run_options->intra_op_thread_pool() != nullptr) {
-            @_threaded:name@(
-              run_options,
-              reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-              reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
-          } else {
-            @_single:name@(
-              nullptr,
-              reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-              reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
-        } }""",
+        f"""
+        {{ if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_CONVOLUTION} );
+          }} else {{ @_single:name@( nullptr, {_CONVOLUTION} );
+        }} }}""",
     ),
     "Copy": _texts(
         """
@@ -171,19 +154,8 @@ _THUNKS: dict[str, tuple[_Text, ...]] = {
             /*prof_counters=*/nullptr,
             reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
     ),
-    "TopK": _texts(
-        """
-        { ::xla::cpu::internal::TopK(@batch:int@, @size:int@, @k:int@,
-            reinterpret_cast<const float*>(@values:ptr@),
-            reinterpret_cast<float*>(@out_values:ptr@),
-            reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
-        # TensorFlow 2.20.
-        """
-        { __xla_cpu_runtime_TopKF32(@batch:int@, @size:int@, @k:int@,
-            reinterpret_cast<const float*>(@values:ptr@),
-            reinterpret_cast<float*>(@out_values:ptr@),
-            reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
-    ),
+    # The second one is TensorFlow 2.20's.
+    "TopK": _texts(f"{{ ::xla::cpu::internal::TopK({_TOP_K}); }}", f"{{ __xla_cpu_runtime_TopKF32({_TOP_K}); }}"),
     "Rng": _texts(
         """
         { rng_states[@state:int@]->GetAndUpdateState(reinterpret_cast<uint64_t*>(@out:ptr@)); }""",

@@ -78,10 +78,13 @@ class Thunk(abc.ABC):
         """Returns whether a result can be in one of the `places`, given by its index, when it has finished."""
         return False
 
+    shown: ClassVar[str] = ""
+    """A format of its fields that says what it is; empty for the name of its class."""
+
     @property
     def title(self) -> str:
         """What hooks are told that it is; empty if they are told only of the thunks in it."""
-        return "" if self.bodies else type(self).__name__.lower()
+        return "" if self.bodies else self.shown.format(**vars(self)) or type(self).__name__.lower()
 
     @property
     def operations(self) -> int | None:
@@ -172,6 +175,25 @@ class _Product(Thunk):
     """A product or a convolution. Its places are the result, both operands, and what `_epilogue_places` has."""
 
     epilogue: Epilogue | None
+    sides: ClassVar[tuple[str, str]]
+    """The fields of the left and the right side of a product of rows, or of what a convolution amounts to."""
+    right: ClassVar[int]
+    """The index of the right side in `places`."""
+
+    @property
+    @abc.abstractmethod
+    def matrix(self) -> tuple[int, ...]:
+        """The sizes of the right side. The last one are its columns."""
+
+    @property
+    def depth(self) -> int:
+        """The values that a result adds up."""
+        return math.prod(self.matrix[:-1])
+
+    @property
+    def columns(self) -> int:
+        """The columns of the right side, and of the result."""
+        return self.matrix[-1]
 
     def uses(self) -> Uses:
         out, left, right, *rest = self.places
@@ -209,6 +231,8 @@ class SizedSlice:
 class Kernel(Thunk):
     """A call of a function in the object file, once for each workgroup."""
 
+    shown = "{symbol}"
+
     symbol: str
     args: tuple[SizedSlice, ...]
     workgroups: tuple[int, int, int]
@@ -222,10 +246,6 @@ class Kernel(Thunk):
 
     def uses(self) -> Uses:
         return Uses(self.places[:-1], self.places[-1:]) if self.single else Uses(self.places, ())
-
-    @property
-    def title(self) -> str:
-        return self.symbol
 
     def emit(self, program: Emitter) -> list[str]:
         call = len(program.calls)
@@ -262,6 +282,8 @@ class Epilogue:
 class Dot(_Product):
     """`batch` products of matrices that are stored by columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
 
+    shown = "dot {batch}x{n}x{k}x{m}"
+
     dtype: str
     """The C++ name of the dtype of all three."""
     batch: int
@@ -284,6 +306,14 @@ class Dot(_Product):
     tfcompile's columns are. The pass `transpose_folding` sets these distances.
     """
 
+    # Products of columns are products of rows with the sides exchanged.
+    sides = "rhs", "lhs"
+    right = 1
+
+    @property
+    def matrix(self) -> tuple[int, ...]:
+        return self.k, self.m
+
     @property
     def stored(self) -> tuple[tuple[int, int], ...]:
         """The number of columns, and of values in each, as out, lhs, and rhs are stored."""
@@ -300,10 +330,6 @@ class Dot(_Product):
             )
         )
         return out, lhs, rhs, *self._epilogue_places(out[1], size * self.m)
-
-    @property
-    def title(self) -> str:
-        return f"dot {self.batch}x{self.n}x{self.k}x{self.m}"
 
     @property
     def operations(self) -> int:
@@ -347,6 +373,13 @@ class Convolution(_Product):
     packing: str = "none"
     """The layout of `kernel`; see `Dot.packing`."""
 
+    sides = "input", "kernel"
+    right = 2
+
+    @property
+    def matrix(self) -> tuple[int, ...]:
+        return *self.kernel_size, self.kernel_channels, self.filters
+
     @property
     def places(self) -> tuple[Place, ...]:
         size = SIZES[self.dtype]
@@ -381,9 +414,14 @@ class Convolution(_Product):
         return _call(program, what, self, sizes, self.input, self.kernel, self.out)
 
 
+Product = Dot | Convolution
+
+
 @dataclass(frozen=True)
 class Sweep(_Formula):
     """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array."""
+
+    shown = "sweep {count}"
 
     formula: Formula
     count: int
@@ -404,10 +442,6 @@ class Sweep(_Formula):
     @property
     def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
         return ("array", self.arrays), ("scalar", self.scalars)
-
-    @property
-    def title(self) -> str:
-        return f"sweep {self.count}"
 
     @property
     def operations(self) -> int:
@@ -457,6 +491,8 @@ class RowFormula:
 class RowSweep(_Formula):
     """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array."""
 
+    shown = "row_sweep {rows}x{columns}"
+
     formula: RowFormula
     rows: int
     columns: int
@@ -491,10 +527,6 @@ class RowSweep(_Formula):
         return super().in_place(place) or first <= place < first + len(self.values)
 
     @property
-    def title(self) -> str:
-        return f"row_sweep {self.rows}x{self.columns}"
-
-    @property
     def operations(self) -> int:
         return self.rows * self.columns * _arithmetic(self.formula.operations)
 
@@ -507,6 +539,8 @@ class RowSweep(_Formula):
 @dataclass(frozen=True)
 class ColumnSums(_Result):
     """Sums of the rows of `arrays` arrays of floats, in blocks: the first has `first` rows, others have `step` or fewer."""
+
+    shown = "column_reduction {arrays}x{rows}x{columns}"
 
     arrays: int
     rows: int
@@ -522,10 +556,6 @@ class ColumnSums(_Result):
     def places(self) -> tuple[Place, ...]:
         size = SIZES["float"] * self.arrays * self.columns
         return (self.out, size * self.blocks), (self.input, size * self.rows)
-
-    @property
-    def title(self) -> str:
-        return f"column_reduction {self.arrays}x{self.rows}x{self.columns}"
 
     @property
     def operations(self) -> int:
@@ -578,6 +608,8 @@ class FilterGradient(_Result):
     Sizes are those of the convolution that it is the gradient of. In each pair, x is the slower axis. All values are floats.
     """
 
+    shown = "filter_gradient {kernel_size[0]}x{kernel_size[1]}x{channels}x{filters}"
+
     out: Slice
     input: Slice
     gradient: Slice
@@ -600,10 +632,6 @@ class FilterGradient(_Result):
             (self.input, size * self.batch * _area(self.input_size) * self.channels),
             (self.gradient, size * self.batch * _area(self.output_size) * self.filters),
         )
-
-    @property
-    def title(self) -> str:
-        return "filter_gradient {}x{}x{}x{}".format(*self.kernel_size, self.channels, self.filters)
 
     @property
     def operations(self) -> int:
@@ -921,7 +949,7 @@ def _level(program: Emitter, source: str, call: str, *places: Slice) -> list[str
     return [f"kernels::TFAOT_ISA::{call}, {', '.join(map(program.at, places))}, instance.threads);"]
 
 
-def _call(program: Emitter, what: str, product: Dot | Convolution, sizes: str, *places: Slice) -> list[str]:
+def _call(program: Emitter, what: str, product: Product, sizes: str, *places: Slice) -> list[str]:
     """Returns a call of the CPU level's fast code, which supports threads and epilogues, or of plain loops."""
     dtype = product.dtype
     program.needs |= {"calls"} | {need for need in ("complex", "half") if need in dtype}
