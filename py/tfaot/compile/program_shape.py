@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import Function
-from tfaot.core.manifest import EntryPoint, Manifest, Output
+from tfaot.core.manifest import Manifest
 from tfaot.xla.module import Module
 
 
@@ -30,27 +30,23 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
     """
     only = manifest.only(function.entry_point.name)
     entry = only.entry_points[0]
-    shapes = {
-        "argument": module.parameters,
-        "result": module.result.parts if module.result.dtype == "tuple" else (module.result,),
-    }
-    wanted = {
-        "argument": [
-            *((tensor, tensor.at(function.batch, function.buckets)) for tensor in entry.inputs),
-            *((variable, variable.shape) for variable in only.variables),
-        ],
-        "result": [
-            *((tensor, _rows(tensor, function.batch)) for tensor in entry.outputs),
-            *((variable, variable.shape) for variable in only.written_by(entry)),
-        ],
-    }
+    results = module.result.parts if module.result.dtype == "tuple" else (module.result,)
+    batch, buckets = function.batch, function.buckets
+    inputs = [(tensor, tensor.at(batch, buckets)) for tensor in entry.inputs]
+    outputs = [(tensor, (batch, *tensor.shape[1:]) if tensor.batched else tensor.shape) for tensor in entry.outputs]
+    read, written = (
+        [(variable, variable.shape) for variable in variables] for variables in (only.variables, only.written_by(entry))
+    )
     differences = []
-    for kind in ("argument", "result"):
-        if len(shapes[kind]) != len(wanted[kind]):
-            differences.append(f"{len(shapes[kind])} {kind}s; the model has {len(wanted[kind])}")
+    for kind, shapes, wanted in (
+        ("argument", module.parameters, [*inputs, *read]),
+        ("result", results, [*outputs, *written]),
+    ):
+        if len(shapes) != len(wanted):
+            differences.append(f"{len(shapes)} {kind}s; the model has {len(wanted)}")
             continue
-        for actual, (tensor, shape) in zip(shapes[kind], wanted[kind], strict=True):
-            if function.buckets and any(actual.dynamic) and len(shape) == len(actual.dims):
+        for actual, (tensor, shape) in zip(shapes, wanted, strict=True):
+            if buckets and any(actual.dynamic) and len(shape) == len(actual.dims):
                 # A smaller bucket has smaller bounds.
                 shape = tuple(map(min, shape, actual.dims))
             claimed = _shown(tensor.dtype, shape)
@@ -64,20 +60,12 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
                 )
     if differences:
         raise TfaotError(
-            f"{_name(manifest, entry)}: the compiled function doesn't match the model: "
+            f"{manifest.cpp_class}::{entry.cpp_name}: the compiled function doesn't match the model: "
             f"{len(differences)} difference(s)",
             details="\n".join(differences),
             do="correct the shape or dtype that the model declares: TensorFlow doesn't check tf.Tensor.set_shape and the "
             "signature of a SavedModel; it checks tf.ensure_shape and tf.reshape",
         )
-
-
-def _rows(output: Output, batch: int) -> tuple[int, ...]:
-    return (batch, *output.shape[1:]) if output.batched else output.shape
-
-
-def _name(manifest: Manifest, entry: EntryPoint) -> str:
-    return f"{manifest.cpp_class}::{entry.cpp_name}"
 
 
 def _shown(dtype: str, sizes: Sequence[int]) -> str:

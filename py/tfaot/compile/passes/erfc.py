@@ -72,17 +72,17 @@ class _Erfc(Writer):
     def write(self) -> None:
         """Turns the Erfc into a SelectV2."""
         x = self.node.input[0]
-        zero, two = self._number(0), self._number(2)
-        magnitude, square = self._op("Abs", x), self._op("Square", x)
-        quotient = self._op(
+        zero, two = self.number(0), self.number(2)
+        magnitude, square = self.add("Abs", x), self.add("Square", x)
+        quotient = self.add(
             "RealDiv",
             self._polynomial(_NUMERATOR, magnitude, square),
             self._polynomial(_DENOMINATOR, magnitude, square),
         )
-        tail = self._op("Mul", quotient, self._exp_of_minus_square(x, square))
+        tail = self.add("Mul", quotient, self._exp_of_minus_square(x, square))
         # Also covers infinite x², where the quotient is NaN.
-        tail = self._op("SelectV2", self._op("Greater", square, self._number(_LARGEST)), zero, tail)
-        self.become("SelectV2", self._op("Less", x, zero), self._op("Sub", two, tail), tail)
+        tail = self.add("SelectV2", self.add("Greater", square, self.number(_LARGEST)), zero, tail)
+        self.become("SelectV2", self.add("Less", x, zero), self.add("Sub", two, tail), tail)
 
     def _exp_of_minus_square(self, x: str, square: str) -> str:
         """Computes exp(−x²) for x² <= _LARGEST, from x and its rounded square.
@@ -91,26 +91,26 @@ class _Erfc(Writer):
         2ⁿ. The rounding error of the square is added back: for 81, for example, it is 32 units in the last place of the
         result.
         """
-        shifted = self._bits(self._fused(square, self._number(-_LOG2_E), self._number(_ROUND)), _FLOAT, _INT)
-        n = self._op("Sub", shifted, self._number(_bits_of(_ROUND), _INT), dtype=_INT)
+        shifted = self._bits(self._fused(square, self.number(-_LOG2_E), self.number(_ROUND)), _FLOAT, _INT)
+        n = self.add("Sub", shifted, self.constant(np.float32(_ROUND).view(np.int32)), T=_INT)
         as_float = self.op("Cast", n, SrcT=_INT, DstT=_FLOAT)
         # `high` has half of the bits, which makes its square exact.
-        half = self._number(-1 << 12, _INT)
-        high = self._bits(self._op("BitwiseAnd", self._bits(x, _FLOAT, _INT), half, dtype=_INT), _INT, _FLOAT)
-        lost = self._op("Sub", square, self._op("Square", high))
-        lost = self._op("Sub", lost, self._op("Mul", self._op("Sub", x, high), self._op("AddV2", x, high)))
-        rest = self._op("Sub", self._op("Mul", as_float, self._number(-_LN2_HIGH)), square)
-        rest = self._op("AddV2", rest, self._fused(as_float, self._number(-_LN2_LOW), lost))
-        exponent = self._op("LeftShift", n, self._number(23, _INT), dtype=_INT)
-        power = self._bits(self._polynomial(_EXP, rest, self._op("Square", rest)), _FLOAT, _INT)
-        return self._bits(self._op("AddV2", power, exponent, dtype=_INT), _INT, _FLOAT)
+        half = self.constant(-1 << 12)
+        high = self._bits(self.add("BitwiseAnd", self._bits(x, _FLOAT, _INT), half, T=_INT), _INT, _FLOAT)
+        lost = self.add("Sub", square, self.add("Square", high))
+        lost = self.add("Sub", lost, self.add("Mul", self.add("Sub", x, high), self.add("AddV2", x, high)))
+        rest = self.add("Sub", self.add("Mul", as_float, self.number(-_LN2_HIGH)), square)
+        rest = self.add("AddV2", rest, self._fused(as_float, self.number(-_LN2_LOW), lost))
+        exponent = self.add("LeftShift", n, self.constant(23), T=_INT)
+        power = self._bits(self._polynomial(_EXP, rest, self.add("Square", rest)), _FLOAT, _INT)
+        return self._bits(self.add("AddV2", power, exponent, T=_INT), _INT, _FLOAT)
 
     def _polynomial(self, coefficients: Sequence[float], x: str, square: str) -> str:
         """Applies Estrin's scheme: adds neighbors in pairs, then pairs of these, with x, x², x⁴, …."""
-        terms, powers = [self._number(coefficient) for coefficient in coefficients], [square, x]
+        terms, powers = [self.number(coefficient) for coefficient in coefficients], [square, x]
         while len(terms) > 1:
             if not powers:
-                powers = [self._op("Square", x)]
+                powers = [self.add("Square", x)]
             x = powers.pop()
             pairs = [self._fused(high, x, low) for low, high in zip(terms[::2], terms[1::2], strict=False)]
             terms = pairs + terms[2 * len(pairs) :]
@@ -118,17 +118,7 @@ class _Erfc(Writer):
 
     def _fused(self, a: str, b: str, c: str) -> str:
         """Computes a·b + c, which the compiler turns into one instruction if the CPU has it."""
-        return self._op("AddV2", self._op("Mul", a, b), c)
+        return self.add("AddV2", self.add("Mul", a, b), c)
 
     def _bits(self, value: str, of: npt.DTypeLike, to: npt.DTypeLike) -> str:
         return self.op("Bitcast", value, T=of, type=to)
-
-    def _op(self, op: str, *operands: str, dtype: npt.DTypeLike = _FLOAT) -> str:
-        return self.op(op, *operands, T=dtype)
-
-    def _number(self, value: float, dtype: npt.DTypeLike = _FLOAT) -> str:
-        return self.constant(value, dtype)
-
-
-def _bits_of(value: float) -> int:
-    return int(np.float32(value).view(np.int32))
