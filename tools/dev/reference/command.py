@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfaot.command import options
-from tools.dev.reference.markdown import code, notice, once
+from tools.dev.reference.markdown import Group, code, grouped, notice
 
 PAGE = "docs/reference/command.md"
 
@@ -19,12 +19,8 @@ def pages() -> dict[str, str]:
         "The exit status is 0 after success, and 1 after an error. An error is one message on standard error, and leaves no ",
         "output behind.\n",
     ]
-    shown: dict[tuple[str, ...], str] = {}
+    groups, attributes = [], []
     for command in options.COMMANDS:
-        parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} MODEL [OPTIONS]`\n\n{command.help} ")
-        parts.append(
-            f"It takes the attributes of [tf_model](rules.md#tf_model) and [{command.rule}](rules.md#{command.rule}).\n\n"
-        )
         own = [
             (
                 code(f"{option.flag} {option.metavar}".strip()),
@@ -33,21 +29,29 @@ def pages() -> dict[str, str]:
             )
             for option in command.own
         ]
-        if own:
-            here = f"[tfaot {command.name}](#tfaot-{command.name})"
-            parts.append(once(["option", "default", "meaning"], own, shown, here))
+        takes = (
+            f"It takes the attributes of [tf_model](rules.md#tf_model) and [{command.rule}](rules.md#{command.rule})."
+        )
+        groups.append(Group(code(f"tfaot {command.name} MODEL"), f"{command.help} {takes}", own))
         if command.name in ("compile", "hlo"):
-            attributes = ", ".join(map(_form, options.options(command.rule)))
-            parts.append(f"\nThe attributes, whose sections have meanings and defaults: {attributes}.\n")
-    parts.append("\n## tfaot inspect\n\n`tfaot inspect PACKAGE`\n\n")
-    parts.append("Says what a package contains: its class, inputs, outputs, variables, and what made it. ")
-    parts.append("PACKAGE is its folder, an archive of Bazel's target `NAME_package`, or a file `model.json`.\n")
-    parts.append("\n## tfaot check\n\n`tfaot check MODEL [OPTIONS]`\n\n")
-    parts.append("Lists all that stands in the way of compiling a SavedModel, a GraphDef, or a Python file ")
-    parts.append(
-        "([diagnostics](../guide/diagnostics.md)). `tfaot check --help` has its options. The exit status is 1 if "
-    )
-    parts.append("something stands in the way.\n")
+            forms = ", ".join(map(_form, options.options(command.rule)))
+            attributes.append(f"\nThe attributes of `tf_model` and `{command.rule}` are {forms}.\n")
+    groups += [
+        Group(
+            "`tfaot inspect PACKAGE`",
+            "Says what a package contains: its class, inputs, outputs, variables, and what made it. PACKAGE is its folder, an "
+            "archive of Bazel's target `NAME_package`, or a file `model.json`.",
+            (),
+        ),
+        Group(
+            "`tfaot check MODEL`",
+            "Lists all that stands in the way of compiling a SavedModel, a GraphDef, or a Python file "
+            "([diagnostics](../guide/diagnostics.md)). `tfaot check --help` has its options. The exit status is 1 if something "
+            "stands in the way.",
+            (),
+        ),
+    ]
+    parts += ["\n", grouped(["command and option", "default", "meaning"], groups, {}), *attributes]
     return {PAGE: "".join(parts)}
 
 

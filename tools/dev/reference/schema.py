@@ -13,7 +13,7 @@ from typing import Any
 
 from tfaot.core import dtypes, manifest
 from tfaot.preflight import report
-from tools.dev.reference.markdown import code, linked, notice, once, sentence, table
+from tools.dev.reference.markdown import Group, code, grouped, linked, notice, sentence, table
 
 SCHEMA = "docs/reference/model.schema.json"
 PAGE = "docs/reference/model_json.md"
@@ -152,31 +152,22 @@ def _report_page(made: dict[str, Any]) -> str:
         f"no others are allowed. This version writes format {report.FORMAT}; the number changes whenever the meaning of "
         "a field does.\n",
     ]
-    meanings: list[tuple[str, str, Mapping[str, str]]] = [
-        ("Severities", "severity", report.SEVERITIES),
-        ("Kinds", "kind", report.KINDS),
-    ]
-    tables = [
-        f"\n## {title}\n\n" + table([heading, "meaning"], [(code(name), text) for name, text in words.items()])
-        for title, heading, words in meanings
-    ]
-    return "".join(parts) + _tables(made) + "".join(tables)
+    kinds = table(["kind", "meaning"], [(code(name), text) for name, text in report.KINDS.items()])
+    return "".join(parts) + _tables(made) + "\n" + kinds
 
 
 def _tables(made: dict[str, Any]) -> str:
-    parts, shown = [], dict[tuple[str, ...], str]()
-    for name, definition in {"The file": made, **made["$defs"]}.items():
+    groups = []
+    for name, definition in {"": made, **made["$defs"]}.items():
         rows = [
             (code(field), _type(of), linked(sentence(of["description"])) if "description" in of else "")
             for field, of in definition["properties"].items()
         ]
-        parts += [f"\n## {name}\n\n", definition["description"] + "\n\n"]
-        parts.append(once(["field", "type", "meaning"], rows, shown, f"[{name}](#{name.lower().replace(' ', '-')})"))
-    return "".join(parts)
+        groups.append(Group(code(name) or "The file", definition["description"], rows))
+    return "\n" + grouped(["field", "type", "meaning"], groups, {})
 
 
 def _type(of: dict[str, Any]) -> str:
     if "$ref" in of:
-        name = of["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return code(of["$ref"].rpartition("/")[2])
     return "array of " + _type(of["items"]) if of["type"] == "array" else str(of["type"])
