@@ -101,7 +101,10 @@ class CatalogTest(unittest.TestCase):
             )
             with open(goldens, "wb") as file:
                 file.write(
-                    len(text).to_bytes(8, "little") + text + np.int32(7).tobytes() + np.float32([1, 2]).tobytes()
+                    len(text).to_bytes(8, "little")
+                    + text
+                    + np.int32(7).tobytes()
+                    + np.array([1, 2], np.float32).tobytes()
                 )
             with open(manifest, "w", encoding="utf-8") as file:
                 json.dump({"entry_points": [{"inputs": [{"cpp_name": "x"}, {"cpp_name": "n"}]}]}, file)

@@ -3,12 +3,12 @@
 import dataclasses
 import json
 import pathlib
-import sys
 import tempfile
 import unittest
 from typing import Any
 
 from benchmarks import harness, pages, report, summary
+from benchmarks.catalog import ROOT
 
 HERE = pathlib.Path(__file__).parent
 
@@ -88,7 +88,7 @@ class ReportTest(unittest.TestCase):
     def test_measured_pages(self) -> None:
         """The page in docs, and the table in README.md, are those of the runs."""
         runs = report.runs_in(report.RUNS)
-        for path, text in ((report.PAGE, report.page(runs)), (report.ROOT / "README.md", report.overview(runs))):
+        for path, text in ((report.PAGE, report.page(runs)), (ROOT / "README.md", report.overview(runs))):
             self.assertTrue(text in path.read_text(encoding="utf-8"), f"{path}: to do: python3 -m benchmarks.report")
 
     def test_put(self) -> None:
@@ -113,4 +113,4 @@ class ReportTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    unittest.main()

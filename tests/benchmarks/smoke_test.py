@@ -112,7 +112,7 @@ class SmokeTest(unittest.TestCase):
         threads = min(2, len(os.sched_getaffinity(0)))  # Bazel's server may be pinned to one core
         name, plan = "fc_bn_adam_train", dataclasses.replace(PLAN, cpus=harness.last_cpus(threads))
         peers = [self.ours(name, threads), self.tensorflow(name, "tensorflow_session")]
-        with mock.patch.object(harness.time, "sleep") as pause:
+        with mock.patch("time.sleep") as pause:
             result = harness.compare(name, peers, training=True, reference="tensorflow_session", plan=plan, missing={})
         self.assertEqual([*result.measured], ["ours", "tensorflow_session"], result.missing)
         self.assertEqual(

@@ -308,8 +308,15 @@ ENTRIES: tuple[Entry, ...] = (
         "TensorFlow leaves them undefined. Its own kernel shifts by one bit less than the dtype has, and by none if the "
         "number is negative. Compiled code shifts all bits out.",
         (
-            _example("LeftShift", "tf.bitwise.left_shift({0}, {1})", np.int32([3, 3]), np.int32([32, -1])),
-            _example("RightShift", "tf.bitwise.right_shift({0}, {1})", np.int32([5, -5]), np.int32([-1, -1])),
+            _example(
+                "LeftShift", "tf.bitwise.left_shift({0}, {1})", np.array([3, 3], np.int32), np.array([32, -1], np.int32)
+            ),
+            _example(
+                "RightShift",
+                "tf.bitwise.right_shift({0}, {1})",
+                np.array([5, -5], np.int32),
+                np.array([-1, -1], np.int32),
+            ),
         ),
         _same_shape(_of(["LeftShift", "RightShift"], _beyond)),
     ),
@@ -319,12 +326,14 @@ ENTRIES: tuple[Entry, ...] = (
         "compiled code draws instead, and which draws are TensorFlow's.",
         (
             _example(
-                "StatelessTruncatedNormal", "tf.random.stateless_truncated_normal([3], seed={0})", np.int32([1, 2])
+                "StatelessTruncatedNormal",
+                "tf.random.stateless_truncated_normal([3], seed={0})",
+                np.array([1, 2], np.int32),
             ),
             _example(
                 "StatelessMultinomial",
                 "tf.random.stateless_categorical({1}, 6, seed={0})",
-                np.int32([1, 2]),
+                np.array([1, 2], np.int32),
                 np.zeros([1, 4], np.float32),
             ),
         ),
@@ -366,9 +375,9 @@ ENTRIES: tuple[Entry, ...] = (
         "On a CPU, TensorFlow raises an error. Compiled code can't: a gather takes the nearest index that "
         "exists, and a scatter skips the update. Check indices before they reach the model.",
         (
-            _example("GatherV2", "tf.gather({0}, {1})", [1, 2, 3], np.int32([0, 7, -1])),
-            _example("GatherNd", "tf.gather_nd({0}, {1})", [1, 2, 3], np.int32([[0], [7], [-1]])),
-            _example("ScatterNd", "tf.scatter_nd({1}, {0}, [3])", [1, 2, 3], np.int32([[0], [7], [-1]])),
+            _example("GatherV2", "tf.gather({0}, {1})", [1, 2, 3], np.array([0, 7, -1], np.int32)),
+            _example("GatherNd", "tf.gather_nd({0}, {1})", [1, 2, 3], np.array([[0], [7], [-1]], np.int32)),
+            _example("ScatterNd", "tf.scatter_nd({1}, {0}, [3])", [1, 2, 3], np.array([[0], [7], [-1]], np.int32)),
         ),
         _never,
         raises=True,
@@ -381,8 +390,12 @@ ENTRIES: tuple[Entry, ...] = (
         (
             _example("Assert", "(tf.debugging.assert_positive({0}), {0} + 1)[1]", [-1]),
             _example("CheckNumerics", "tf.debugging.check_numerics({0}, 'no number')", [NAN]),
-            _example("TruncateDiv", "tf.truncatediv({0}, {1})", np.int32([7, -7]), np.int32([0, 0])),
-            _example("TruncateMod", "tf.truncatemod({0}, {1})", np.int32([7, -7]), np.int32([0, 0])),
+            _example(
+                "TruncateDiv", "tf.truncatediv({0}, {1})", np.array([7, -7], np.int32), np.array([0, 0], np.int32)
+            ),
+            _example(
+                "TruncateMod", "tf.truncatemod({0}, {1})", np.array([7, -7], np.int32), np.array([0, 0], np.int32)
+            ),
         ),
         _never,
         raises=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 from collections.abc import Collection, Sequence
@@ -74,7 +75,9 @@ class Draw:
             raise LookupError(f"TensorFlow has no CPU kernel of {op} for {attribute}")
         return choices[0] if self.flip(0.4) else str(self.pick(choices))
 
-    def shape(self, *, rank: int | None = None, empty: bool = True, low: int = 0) -> list[int]:
+    def shape(
+        self, *, rank: builtins.int | None = None, empty: bool = True, low: builtins.int = 0
+    ) -> list[builtins.int]:
         """Returns a shape with up to about 2,000 values, and occasionally none."""
         rank = self.int(low, 4) if rank is None else rank
         limit = 2000
@@ -89,14 +92,14 @@ class Draw:
             shape = [int(self.pick([1031, 4099]))]
         return shape
 
-    def broadcast(self, shape: Sequence[int]) -> list[int]:
+    def broadcast(self, shape: Sequence[builtins.int]) -> list[builtins.int]:
         """Returns a shape that broadcasts to `shape`."""
         if self.flip():
             return list(shape)
         cut = list(shape[self.int(0, len(shape)) :]) if self.flip(0.3) else list(shape)
         return [1 if self.flip(0.3) else size for size in cut]
 
-    def values(self, dtype: str, shape: Sequence[int], kind: str = "any") -> Array:
+    def values(self, dtype: str, shape: Sequence[builtins.int], kind: str = "any") -> Array:
         """Returns values of a kind.
 
         - `any`: any value of the dtype. NaN, infinities, and the like appear only in special cases.
@@ -160,7 +163,7 @@ class Draw:
         """Returns an operand that the compiler must know."""
         return self.add(np.array(value, dtype), fed=False)
 
-    def of(self, dtype: str, shape: Sequence[int], kind: str = "any", *, fed: bool | None = None) -> str:
+    def of(self, dtype: str, shape: Sequence[builtins.int], kind: str = "any", *, fed: bool | None = None) -> str:
         """Returns an operand with values of a kind."""
         return self.add(self.values(dtype, shape, kind), fed=fed)
 

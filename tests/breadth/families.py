@@ -292,8 +292,8 @@ def text(outcomes: Mapping[str, str], jits: Mapping[str, bool], jax: Mapping[str
     shown = {True: "yes", False: "no"}
     rows = []
     for name in sorted({name for name in ours if not ours[name]} | jax.keys(), key=str.lower):
-        theirs, jitted = shown.get(jits.get(name, ""), "–"), jax.get(name, ("", False))
-        advice = [CASES[ADVICE[name]].advice] if name in ADVICE else []
+        theirs, jitted = shown[jits[name]] if name in jits else "–", jax.get(name, ("", False))
+        advice = [CASES[ADVICE[name]][0]] if name in ADVICE else []
         advice += [f"JAX: {jitted[0]}"] if name in jax and jitted[0] not in advice else []
         cells = [
             name,

@@ -873,7 +873,7 @@ def main(path: str) -> None:
     with zipfile.ZipFile(path, "w") as out:
         for family, cases in families.items():
             for name, (function, arguments) in cases.items():
-                error, number, leaves = "", len(index), None
+                error, number, leaves = "", len(index), []
                 with contextlib.suppress(Exception):
                     leaves = jax.tree.leaves((arguments, jax.jit(function)(*arguments)))
                 try:

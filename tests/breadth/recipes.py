@@ -35,7 +35,7 @@ def recipe(
     """Adds one recipe for several ops. The recipe gets the op's name."""
     for op in ops.split():
         assert op not in RECIPES, op
-        RECIPES[op] = Recipe(op, lambda d, op=op: make(d, op), sums, rtol, atol)  # type: ignore[misc]
+        RECIPES[op] = Recipe(op, lambda d, op=op: make(d, op), sums, rtol, atol)
 
 
 def drawn(recipe_: Recipe, seed: Sequence[int]) -> Case:
@@ -775,7 +775,7 @@ def _image(d: Draw, *, channels: int = 0) -> list[int]:
 
 
 def _pool(d: Draw, op: str) -> str:
-    window = {"ksize": [1, d.int(1, 3), d.int(1, 3), 1], "strides": [1, d.int(1, 3), d.int(1, 3), 1]}
+    window: dict[str, Any] = {"ksize": [1, d.int(1, 3), d.int(1, 3), 1], "strides": [1, d.int(1, 3), d.int(1, 3), 1]}
     window |= {"padding": d.pick(["SAME", "VALID"])}
     dtype, shape = d.dtype(op, among=(*FLOATS, "int32")), _image(d)
     kind = "tame" if op.startswith("Avg") or "Grad" in op else "any"
@@ -1288,29 +1288,16 @@ def _optimizer(d: Draw, op: str) -> str:
 
 
 recipe(" ".join(_OPTIMIZERS), _optimizer, sums=True, rtol=1e-4)
-recipe(
-    "ResourceApplyAdagradDA",
-    lambda d, op: (
-        lambda a, b, c: _after(
-            call(
-                op,
-                f"{a}.handle",
-                f"{b}.handle",
-                f"{c}.handle",
-                d.of("float32", [5], "tame"),
-                d.const(0.1, "float32"),
-                d.const(0.01, "float32"),
-                d.const(0.01, "float32"),
-                d.const(3, "int64"),
-            ),
-            a,
-            b,
-            c,
-        )
-    )(*[d.variable(d.values("float32", [5], "positive")) for _ in range(3)]),
-    sums=True,
-    rtol=1e-4,
-)
+
+
+def _adagrad_da(d: Draw, op: str) -> str:
+    variables = [d.variable(d.values("float32", [5], "positive")) for _ in range(3)]
+    rates = [d.const(rate, "float32") for rate in (0.1, 0.01, 0.01)]
+    operands = [*(f"{name}.handle" for name in variables), d.of("float32", [5], "tame"), *rates, d.const(3, "int64")]
+    return _after(call(op, *operands), *variables)
+
+
+recipe("ResourceApplyAdagradDA", _adagrad_da, sums=True, rtol=1e-4)
 
 # Lists of tensors.
 

@@ -43,7 +43,7 @@ def setUpModule() -> None:
 
 class ClustersTest(unittest.TestCase):
     def _same(
-        self, cut: Made, *steps: list[object], variables: dict[str, np.ndarray] | None = None, close: float = 0.0
+        self, cut: Made, *steps: list[Any], variables: dict[str, np.ndarray] | None = None, close: float = 0.0
     ) -> None:
         """Runs the graph cut and uncut, and compares outputs and variables: bit by bit, unless `close` allows a difference."""
         theirs, ours = both(cut, variables)
@@ -62,7 +62,7 @@ class ClustersTest(unittest.TestCase):
         graph: tf.Graph,
         inputs: list[tf.Tensor],
         outputs: list[tf.Tensor],
-        *steps: list[object],
+        *steps: list[Any],
         variables: dict[str, np.ndarray] | None = None,
     ) -> None:
         """Compares the cut graph with the model, whose loops and branches are functions."""

@@ -58,7 +58,7 @@ def made(
     """Cuts a graph."""
 
     class Open(Dims):
-        def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
+        def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
             return tuple(edges)
 
     proto = graph.as_graph_def()

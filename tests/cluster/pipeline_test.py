@@ -3,6 +3,7 @@
 import subprocess
 import tempfile
 import unittest
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def setUpModule() -> None:
     v1.disable_control_flow_v2()
 
 
-def _planned(cut: Made, values: dict[str, Array] | None = None) -> Pipeline:
+def _planned(cut: Made, values: Mapping[str, Array] | None = None) -> Pipeline:
     return pipeline(cut.nodes, cut.cut, cut.inputs, cut.outputs, values or {}, "the test's graph")
 
 
@@ -139,7 +140,9 @@ class PipelineTest(unittest.TestCase):
     def test_example(self) -> None:
         """The example's decoder gives the compiled code what TensorFlow decodes, and an error names it if it refuses a file."""
         program = str(ROOT / "examples/clusters/classify")
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        folder = Path(temporary.name)
         for step in range(2):
             file = pictures.golden_fn(step, np.random.default_rng(step))
             (folder / "picture.bmp").write_bytes(file)

@@ -23,6 +23,7 @@ from tfaot.cluster.clusters import find
 from tfaot.cluster.compare import difference
 from tfaot.cluster.cut import cut
 from tfaot.cluster.host_model import SIGNATURE, Running, Whole, save
+from tfaot.cluster.request import Request
 from tfaot.core import safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
@@ -34,25 +35,20 @@ v1 = tf.compat.v1
 
 
 class StageTest(unittest.TestCase):
+    def _folder(self) -> Path:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return Path(folder.name)
+
     def _run(self, source: str, *, golden_inputs: str | None = None, **changes: Any) -> Path:
         """Runs the stage on a model's file. Returns the folder of its outputs."""
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = self._folder()
         (folder / "model.py").write_text("import tensorflow as tf\n\n" + textwrap.dedent(source))
-        outputs = {
-            field.name: str(folder / field.name)
-            for field in dataclasses.fields(stage.Request)
-            if field.name.startswith("out_")
-        }
-        request = stage.Request(
-            cpp_class="a::B",
-            golden_steps=2,
-            **(
-                {"model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs), "min_ops": 2}
-                | changes
-                | outputs
-            ),
-        )
-        stage.cluster(request)
+        model = Model(model=str(folder / "model.py"), golden_inputs=golden_inputs)
+        fields: dict[str, Any] = {"model": model, "min_ops": 2, **changes}
+        names = [field.name for field in dataclasses.fields(Request)]
+        fields |= {name: str(folder / name) for name in names if name.startswith("out_")}
+        stage.cluster(Request(cpp_class="a::B", golden_steps=2, **fields))
         return folder
 
     def _refused(self, source: str, **changes: Any) -> TfaotError:
@@ -82,12 +78,12 @@ class StageTest(unittest.TestCase):
 
     def test_tables(self) -> None:
         """A model with tables computes what it does itself, from a Python file and from a SavedModel, and its net is a cluster."""
-        folder = self.enterContext(tempfile.TemporaryDirectory())
+        folder = str(self._folder())
         source = (ROOT / "tests/cluster/vocabulary.py").read_text()
         run = runpy.run_path(str(ROOT / "tests/cluster/vocabulary.py"))
         model = run["model"]()
         tf.saved_model.save(model, folder)
-        for changes in ({}, {"model": Model(saved_model=folder)}):
+        for changes in (dict[str, Any](), {"model": Model(saved_model=folder)}):
             with self.subTest(**changes):
                 made = self._run(source, **changes)
                 plan = json.loads((made / "out_plan").read_text())
@@ -109,7 +105,7 @@ class StageTest(unittest.TestCase):
 
     def test_tables_of_tensorflow_1(self) -> None:
         """A SavedModel of TensorFlow 1 fills its tables in another operation, from a file; a cut one has what is in them."""
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = self._folder()
         (folder / "words.txt").write_text("cat\ndog\ncow\n")
         with tf.Graph().as_default(), v1.Session() as session:
             words = v1.placeholder(tf.string, [4], "words")
@@ -228,7 +224,7 @@ class StageTest(unittest.TestCase):
         error = self._refused(source)
         self.assertIn("text can't be drawn at random", error.asked)
         self.assertIn('golden_inputs = "inputs.py"', error.do)
-        given = Path(self.enterContext(tempfile.TemporaryDirectory())) / "inputs.npz"
+        given = self._folder() / "inputs.npz"
         np.savez(given, text="0.25")
         inputs = safetensors.read(self._run(source, golden_inputs=str(given)) / "out_inputs")
         self.assertEqual(
@@ -271,7 +267,7 @@ class StageTest(unittest.TestCase):
         whole = Whole(made_here.nodes.graph, made_here.inputs, made_here.outputs, values)
         given = np.array([1.0, 2.0], np.float32)
         expected = [Running(whole).step([given])[0]]
-        folder = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "saved")
+        folder = os.path.join(str(self._folder()), "saved")
         save(whole, folder, version=tf.__version__)
         with tf.Graph().as_default(), v1.Session() as session:
             signature = v1.saved_model.load(session, ["serve"], folder).signature_def[SIGNATURE]

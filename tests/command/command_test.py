@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import DEVNULL
 from types import FrameType
+from typing import Any
 from unittest import mock
 
 from running import run, started
@@ -170,7 +171,8 @@ class OutTest(FolderTest):
                     if "atomic" in what
                     else contextlib.nullcontext()
                 )
-                with kernel, contextlib.nullcontext() if succeeds else self.assertRaises(TfaotError) as error:
+                refusal: Any = contextlib.nullcontext() if succeeds else self.assertRaises(TfaotError)
+                with kernel, refusal as error:
                     make(out, "new")
                 after = self.contents()
                 made = {path: text for path, text in after.items() if path.startswith(f"{number}/{wanted}/")}

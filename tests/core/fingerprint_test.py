@@ -141,14 +141,19 @@ class WeightsTest(unittest.TestCase):
 
     def test_says_all(self) -> None:
         """Protects against confusing weights: value, dtype, and shape always count, and names among all weights."""
-        one = fingerprint.of_value(np.float32([1, 2]))
+        one = fingerprint.of_value(np.array([1, 2], np.float32))
         self.assertEqual(one, "e8c1cb12acd25edd29c0b2c67bccf91ff67ac4f940047a973e59d7951db5bc89")
-        for other in (np.float32([1, 3]), np.int32([1, 2]), np.float32([[1, 2]]), np.float32([[1], [2]])):
+        for other in (
+            np.array([1, 3], np.float32),
+            np.array([1, 2], np.int32),
+            np.array([[1, 2]], np.float32),
+            np.array([[1], [2]], np.float32),
+        ):
             self.assertNotEqual(fingerprint.of_value(other), one)
         both = fingerprint.of_values({"v": one})
         self.assertEqual(both, "00c2312353af77c6a37e498dc525a105049301f0d637da67039950568c6a5550")
         self.assertNotEqual(fingerprint.of_values({"w": one}), both)
-        self.assertNotEqual(fingerprint.of_values({"v": fingerprint.of_value(np.float32([1, 3]))}), both)
+        self.assertNotEqual(fingerprint.of_values({"v": fingerprint.of_value(np.array([1, 3], np.float32))}), both)
 
     def test_order_and_layout(self) -> None:
         """Protects rebuilds: neither the order of variables nor their memory layout in NumPy counts."""

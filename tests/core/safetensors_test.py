@@ -8,6 +8,7 @@ import os
 import struct
 import tempfile
 import unittest
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def tensors() -> dict[str, npt.NDArray[Any]]:
 
 
 class SafetensorsTest(unittest.TestCase):
-    def written(self, values: dict[str, npt.NDArray[Any]]) -> bytes:
+    def written(self, values: Mapping[str, npt.NDArray[Any]]) -> bytes:
         file = io.BytesIO()
         safetensors.write(file, values)
         return file.getvalue()

@@ -187,7 +187,7 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
     modules = []
     for size in SIZES:
 
-        @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]
+        @tf.function(jit_compile=True, autograph=False)
         def all_of_them(*values: Any) -> Any:
             inputs = dict(zip(shapes, values, strict=True))
             return [tf.identity(function(inputs)) for function in functions.values()]

@@ -44,7 +44,8 @@ def model(x, z, scale):
             signature={"x": "float32[None, 3]", "z": "complex64[None]", "scale": "float32[]"},
         )
         entry = exported.manifest.entry_points[0]
-        shapes = {tensor.cpp_name: (tensor.shape, tensor.batched) for tensor in (*entry.inputs, *entry.outputs)}
+        inputs = {tensor.cpp_name: (tensor.shape, tensor.batched) for tensor in entry.inputs}
+        shapes = inputs | {tensor.cpp_name: (tensor.shape, tensor.batched) for tensor in entry.outputs}
         self.assertEqual(
             shapes,
             {

@@ -9,6 +9,7 @@ import os
 import re
 import unittest
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 from tests.stages.harness import EXPORTED, PREAMBLE, ROOT, StageTest, run_main
@@ -108,8 +109,9 @@ class ErrorsTest(StageTest):
         """A model that is a pipe doesn't wait for a writer that never comes."""
         os.mkfifo(self.folder / "pipe")
         for kind in ("model", "saved_model", "graph", "stablehlo"):
+            files: dict[str, Any] = {kind: str(self.folder / "pipe")}
             self.assert_error(
-                self.error_of(Model(**{kind: str(self.folder / "pipe")}).open).replace(str(self.folder) + "/", ""),
+                self.error_of(Model(**files).open).replace(str(self.folder) + "/", ""),
                 """
                 pipe can't be a model
                   found: neither a file nor a folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unittest
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,11 @@ def golden_fn(step, rng):
     return {"x": np.array([step, 0.5]), "n": np.array([7])}
 """
 
-ARRAYS = {"n": np.array([7], np.int32), "step0/x": np.array([0, 0.5], "f4"), "step1/x": np.array([1, 0.5], "f4")}
+ARRAYS: dict[str, Any] = {
+    "n": np.array([7], np.int32),
+    "step0/x": np.array([0, 0.5], "f4"),
+    "step1/x": np.array([1, 0.5], "f4"),
+}
 
 
 class GoldenInputsTest(StageTest):
@@ -135,7 +140,8 @@ class GoldenInputsTest(StageTest):
     def test_steps_without_arrays(self) -> None:
         """Protects users who care about one step: the others get random inputs, as without a file."""
         (self.folder / "graph.pbtxt").write_text(GRAPH)
-        np.savez(self.folder / "inputs.npz", **{"step1/x": np.ones(2, "f4"), "step1/n": np.array([2], np.int32)})
+        arrays: dict[str, Any] = {"step1/x": np.ones(2, "f4"), "step1/n": np.array([2], np.int32)}
+        np.savez(self.folder / "inputs.npz", **arrays)
         inputs = self.exported(Model(graph=self.path("graph.pbtxt")), "inputs.npz").golden_inputs
         self.assertEqual(inputs["step1/x"].tolist(), [1, 1])
         self.assertNotEqual(inputs["step0/x"].tolist(), [1, 1])

@@ -132,7 +132,7 @@ class SizesTest(StageTest):
                         np.concatenate([value[:, :size], np.full_like(value[:, size:], behind)], 1)
                         for value in (x, mask)
                     )
-                    got = run.outputs(entry, (*longer, scale, np.int32(size)))
+                    got = run.outputs(entry, (*longer, np.asarray(scale), np.array(size, np.int32)))
                     wrong += [
                         f"{output.cpp_name} of {size}"
                         for output, a, b in zip(entry.outputs, got, want, strict=True)
@@ -230,7 +230,7 @@ class SizesTest(StageTest):
                 for array, (name, part) in zip(padded, used.items(), strict=True):
                     array[part] = whole[name][part]
                 want = namespace["model"](**{name: whole[name][part] for name, part in used.items()})
-                got = run.outputs(entry, (*padded, np.int32(source), np.int32(target)))
+                got = run.outputs(entry, (*padded, np.array(source, np.int32), np.array(target, np.int32)))
                 wrong += [
                     f"{output.cpp_name} of {source}, {target}"
                     for output, value in zip(entry.outputs, got, strict=True)

@@ -38,7 +38,9 @@ class JaxFileTest(unittest.TestCase):
     maxDiff = None
 
     def setUp(self) -> None:
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
 
     def run_stage(self, text: str, *flags: str, name: str = "model.py") -> subprocess.CompletedProcess[str]:
         """Exports a file."""

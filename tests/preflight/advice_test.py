@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import re
 import unittest
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,10 @@ def text(body: str, inputs: str) -> str:
     )
 
 
-def results(path: Path) -> npt.NDArray[Any]:
-    """Returns what a file's model computes from drawn inputs, in a child, because it builds graphs."""
+def results(files: Sequence[Path]) -> list[npt.NDArray[Any]]:
+    """Returns what the models of files compute from drawn inputs, in a child, because it builds graphs."""
 
-    def work() -> npt.NDArray[Any]:
+    def computed(path: Path) -> npt.NDArray[Any]:
         names: dict[str, Any] = {}
         exec(compile(path.read_text(), path, "exec"), names)
         rng = np.random.default_rng(3)
@@ -77,7 +77,7 @@ def results(path: Path) -> npt.NDArray[Any]:
         ]
         return np.asarray(names["model"](*inputs))
 
-    return isolate.run_isolated(work, what="running the model")
+    return isolate.run_isolated(lambda: [*map(computed, files)], what="running the models")
 
 
 class AdviceTest(harness.StageTest):
@@ -85,6 +85,7 @@ class AdviceTest(harness.StageTest):
 
     def test_followed(self) -> None:
         """Protects users who do what an error says: its advice names a way that compiles, and computes what was meant."""
+        same: dict[str, list[Path]] = {}
         for name, (advice, case) in CASES.items():
             inputs, _, other = case.extra.partition(" (other numbers")
             with self.subTest(name):
@@ -92,8 +93,11 @@ class AdviceTest(harness.StageTest):
                 self.assertIn(advice, self.error_of(self.build, refused))
                 self.build(advised)
                 if not other:
-                    wanted, got = (results(self.write(model) / "model.py") for model in (refused, advised))
-                    np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
+                    same[name] = [self.write(model) / "model.py" for model in (refused, advised)]
+        wanted, got = (results(files) for files in zip(*same.values(), strict=True))
+        for name, actual, desired in zip(same, got, wanted, strict=True):
+            with self.subTest(name):
+                np.testing.assert_allclose(actual, desired, rtol=1e-3, atol=1e-4)
 
     def test_all(self) -> None:
         """Protects new advice, which needs a case here."""
@@ -188,9 +192,9 @@ class ModelsTest(harness.StageTest):
             else:
                 isolate.run_isolated(lambda: _run(text, folder), what="writing a model")
             fields = {field.name for field in dataclasses.fields(Model)} & options.keys()
-            own = {name: options.pop(name) for name in fields}
+            own: dict[str, Any] = {name: options.pop(name) for name in fields}
             own |= {name: str(folder / own[name]) for name in ("checkpoint", "config", "saver") if name in own}
-            model = Model(**{source: str(path)}, **own)
+            model = Model(**own | {source: str(path)})
         exported = self.export(model, **options)
         entry_points = exported.manifest.entry_points
         for entry in entry_points:
@@ -313,13 +317,12 @@ NOT_ABOUT_MODELS = (
 
 def _cluster(folder: Path, options: Mapping[str, Any]) -> None:
     from tfaot.cluster import cluster
+    from tfaot.cluster.request import Request
 
-    names = [field.name for field in dataclasses.fields(cluster.Request)]
-    outputs = {name: str(folder / name) for name in names if name.startswith("out_")}
-    model = Model(model=str(folder / "model.py"))
-    cluster.cluster(
-        cluster.Request(**{"model": model, "cpp_class": "a::B", "min_ops": 2, "golden_steps": 1} | options | outputs)
-    )
+    names = [field.name for field in dataclasses.fields(Request)]
+    fields: dict[str, Any] = {"min_ops": 2, "golden_steps": 1, **options}
+    fields |= {name: str(folder / name) for name in names if name.startswith("out_")}
+    cluster.cluster(Request(model=Model(model=str(folder / "model.py")), cpp_class="a::B", **fields))
 
 
 def _run(text: str, folder: Path) -> None:

@@ -24,7 +24,7 @@ def _written(x: Any, count: Any, **keywords: Any) -> Any:
 
 
 def _gradient(x: Any, n: Any, **keywords: Any) -> Any:
-    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)
     def power(y: Any) -> Any:
         return tf.while_loop(lambda i, z: i < n, lambda i, z: (i + 1, tf.sin(z)), (0, y), **keywords)[1]
 

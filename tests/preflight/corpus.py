@@ -188,7 +188,7 @@ def answers(instances: Sequence[Instance]) -> Iterator[Answer]:
     Those that should compile share graphs, which are halved until those that don't are alone.
     """
     for group in _chunks(instances, 200):
-        checked = isolate.run_isolated(lambda group=group: _checked(group), what="the check")  # type: ignore[misc]
+        checked = isolate.run_isolated(lambda group=group: _checked(group), what="the check")
         accepted = [(i, blockers) for i, blockers in zip(group, checked, strict=True) if blockers is not None]
         good = [instance for instance, blockers in accepted if not blockers]
         bad = [(instance, blockers) for instance, blockers in accepted if blockers]
@@ -424,7 +424,7 @@ def _definition_build(op: op_def_pb2.OpDef, shapes: Sequence[tuple[int, ...]], d
 def _some_function() -> str:
     """Adds a function to the default graph, and returns its name."""
 
-    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    @tf.function(autograph=False)
     def same(x: Any) -> Any:
         return tf.identity(x)
 

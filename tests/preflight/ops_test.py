@@ -73,9 +73,9 @@ class OpsTest(unittest.TestCase):
             for op, names in tolerated.items():
                 self.assertLessEqual({*names}, {*knowledge.CONSTANTS[op]})
         for op, refused in knowledge.REFUSED_DTYPES.items():
-            for attribute, names in refused.items():
+            for attribute, dtypes in refused.items():
                 allowed = {dtype_shown(dtype) for kernel in kernels.table()[op] for dtype in kernel[attribute]}
-                self.assertTrue({*names.split()} & allowed, op)
+                self.assertTrue({*dtypes.split()} & allowed, op)
 
 
 def _constant_arguments(op: str) -> tuple[str, ...]:

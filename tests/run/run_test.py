@@ -15,7 +15,9 @@ import tempfile
 import threading
 import unittest
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import ml_dtypes
@@ -34,7 +36,7 @@ ENTRY_POINTS = "examples/entry_points/libentry_points_aot_shared.so"
 HEADER = "runtime/tfaot/c_api.h"
 
 X = np.array([1, 2, 3, 4], np.float32)
-GIVEN = {"x": X, "unused": 0}
+GIVEN: Mapping[str, Any] = {"x": X, "unused": 0}
 
 
 class RunTest(unittest.TestCase):
@@ -509,7 +511,7 @@ class OtherModelsTest(unittest.TestCase):
             ({"x": x[0]}, r"can't have the shape \[20\]"),
         ):
             with self.subTest(text), self.assertRaisesRegex(TfaotError, text):
-                model.run(**arguments)  # type: ignore[arg-type]
+                model.run(**arguments)
 
     def test_threads_change_no_bit(self) -> None:
         """Protects set_threads: the model's own threads give the same bits."""

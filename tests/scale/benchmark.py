@@ -94,7 +94,9 @@ def measure(nodes: int, gigabytes: float) -> Result:
         os.chdir(folder)
         with open("model.py", "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(MODEL.format(nodes=nodes, large=large.strip() or "pass")))
-        outputs = ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
+        outputs: dict[str, Any] = {
+            f"out_{name}": name for name in ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
+        }
         begin = time.perf_counter()
         export(
             Request(
@@ -103,7 +105,7 @@ def measure(nodes: int, gigabytes: float) -> Result:
                 golden_steps=1,
                 out_configs=("config",),
                 frozen=(),
-                **{f"out_{name}": name for name in outputs},
+                **outputs,
             )
         )
         seconds = time.perf_counter() - begin
@@ -168,7 +170,9 @@ def measure_keras(layers: int) -> KerasResult:
         finally:
             model_seconds += time.process_time() - begin
 
-    outputs = ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
+    outputs: dict[str, Any] = {
+        f"out_{name}": name for name in ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
+    }
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(UserCode, "run", timed):
         os.chdir(folder)
         with open("model.py", "w", encoding="utf-8") as file:
@@ -181,7 +185,7 @@ def measure_keras(layers: int) -> KerasResult:
                 golden_steps=1,
                 out_configs=("config",),
                 frozen=(),
-                **{f"out_{name}": name for name in outputs},
+                **outputs,
             )
         )
         seconds = time.process_time() - begin

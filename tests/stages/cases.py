@@ -92,6 +92,7 @@ def check_facts(test: unittest.TestCase, facts: str, scope: dict[str, Any]) -> N
         value = statement.value
         if isinstance(value, ast.Compare) and isinstance(value.ops[0], ast.Eq) and len(value.ops) == 1:
             sides = (ast.Expression(side) for side in (value.left, value.comparators[0]))
-            test.assertEqual(*(eval(compile(side, fact, "eval"), scope) for side in sides), fact)
+            left, right = (eval(compile(side, fact, "eval"), scope) for side in sides)
+            test.assertEqual(left, right, fact)
         else:
             test.assertTrue(eval(fact, scope), fact)

@@ -91,7 +91,7 @@ def run(file: str, number: int) -> str:
     shard = int(os.environ.get("TEST_SHARD_INDEX", "0"))
     mine = [test for index, test in enumerate(chosen, number) if index % shards == shard]
     print(f"\n{file}: {len(mine)} of {len(tests)} tests", file=sys.stderr, flush=True)
-    result = unittest.TextTestRunner(failfast=_fail_fast(), resultclass=_Result).run(unittest.TestSuite(mine))
+    result = unittest.TextTestRunner(failfast=_fail_fast(), resultclass=_Result).run(unittest.TestSuite(mine))  # type: ignore[arg-type]
     return PASSED if result.wasSuccessful() else FAILED
 
 

@@ -24,6 +24,15 @@ Meaning = Callable[[Sequence[Cells]], Cells]
 PRIME = 2**31 - 1
 NOTHING: Mapping[int, Cells] = {}
 
+
+def function(name: str, *operands: Cells) -> Cells:
+    """Returns something that depends on a name and on all operands."""
+    result: Any = zlib.crc32(name.encode()) % PRIME
+    for operand in operands:
+        result = (result * 48271 + operand) % PRIME
+    return np.asarray(result)
+
+
 _EXACT: Mapping[str, Callable[..., Cells]] = {
     "add": lambda a, b: a + b,
     "clamp": lambda low, a, high: np.minimum(np.maximum(a, low), high),
@@ -36,14 +45,6 @@ _EXACT: Mapping[str, Callable[..., Cells]] = {
     "subtract": lambda a, b: a - b,
     "subtract_product": lambda a, b, c: c - a * b,
 }
-
-
-def function(name: str, *operands: Cells) -> Cells:
-    """Returns something that depends on a name and on all operands."""
-    result: Any = zlib.crc32(name.encode()) % PRIME
-    for operand in operands:
-        result = (result * 48271 + operand) % PRIME
-    return np.asarray(result)
 
 
 def constant(value: float) -> int:
@@ -74,7 +75,7 @@ def evaluate(
         elif each.opcode in ("array", "column", "row", "scalar"):
             value = leaf(each) % PRIME
         elif each.opcode in REDUCTIONS:
-            combined = {"sum": np.sum, "largest": np.max, "peak": np.max, "smallest": np.min}[each.opcode]
+            combined: Any = {"sum": np.sum, "largest": np.max, "peak": np.max, "smallest": np.min}[each.opcode]
             value = np.asarray(combined(operands[0], 1, keepdims=True)) % PRIME
         elif each.opcode == "constant":
             value = np.asarray(constant(float(each.text)))

@@ -189,7 +189,7 @@ class ScheduledTest(unittest.TestCase):
         early = function(*parts[0], *parts[1])
         late = function(*parts[0], Copy(Slice(0, SIZE), Slice(1, 0), SIZE), *parts[1][1:])
         for functions, joined in (([early], [True, False]), ([early, late], [False, False])):
-            made = schedule.scheduled(dict(enumerate(functions)), "t::Model")
+            made = schedule.scheduled({str(number): made for number, made in enumerate(functions)}, "t::Model")
             for level in made.values():
                 starts = [step for step in level.thunks if isinstance(step, Collective) and step.part == "Start"]
                 self.assertEqual([(step.number, step.joined) for step in starts], [*enumerate(joined)])

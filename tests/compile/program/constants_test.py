@@ -10,7 +10,8 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.compile.program.objects.constants import ALIGNMENT, merged
+from tfaot.compile.program.objects.constants import merged
+from tfaot.compile.program.objects.files import ALIGNMENT
 from tfaot.core import elf
 
 _MODEL = """\

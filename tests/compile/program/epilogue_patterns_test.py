@@ -55,7 +55,7 @@ class PatternsTest(unittest.TestCase):
                 continue
             assert isinstance(first, Dot) and first.epilogue
             end = first.epilogue
-            bias, addend, addend_bias = (at and at.buffer for at in (end.bias, end.addend, end.addend_bias))
+            bias, addend, addend_bias = (at.buffer if at else None for at in (end.bias, end.addend, end.addend_bias))
             self.assertEqual((first.out, end.out), (product.out, args[-1].slice))
             ways.append((index, bias, addend, addend_bias, end.low, end.high, end.scale))
         return ways

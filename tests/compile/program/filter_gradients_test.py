@@ -120,7 +120,7 @@ class ReplaceTest(unittest.TestCase):
             {"filters": 4, "batch": 8},
         ):
             with self.subTest(change):
-                given = (INPUT_COPY, GRADIENT_COPY, dataclasses.replace(CONVOLUTION, **change))  # type: ignore[arg-type]
+                given = (INPUT_COPY, GRADIENT_COPY, dataclasses.replace(CONVOLUTION, **change))
                 self.assertEqual(self.replaced(*given), given)
         loop = For(2, (INPUT_COPY, GRADIENT_COPY, CONVOLUTION))
         self.assertEqual(self.replaced(loop), (loop,))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.stages.harness import StageTest
 from tfaot import starlark
-from tfaot.compile.program.objects import constants
+from tfaot.compile.program.objects import constants, files
 
 _MODEL = """\
 import tensorflow as tf
@@ -64,8 +64,8 @@ class ObjectsTest(StageTest):
         symbols = dict(re.findall(r"(?m)^([0-9a-f]+) R (\w+)$", nm))
         self.assertEqual(set(symbols.values()), set(held))
         for address, symbol in symbols.items():
-            start = int(address, 16) + constants.ALIGNMENT
-            self.assertEqual(int(address, 16) % constants.ALIGNMENT, 0)
+            start = int(address, 16) + files.ALIGNMENT
+            self.assertEqual(int(address, 16) % files.ALIGNMENT, 0)
             self.assertEqual(contents[start : start + len(held[symbol])], held[symbol])
 
 

@@ -94,7 +94,11 @@ class PrepackTest(unittest.TestCase):
         """Returns how the right sides of products are packed."""
         got = packed({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes))
         self.assertEqual(len(got.packed), len(got.replaced) + len(got.added))
-        return [thunk.packing for thunk in got.functions["v3"].thunks if isinstance(thunk, Dot | Convolution)]
+        return [
+            getattr(thunk, "packing", None)
+            for thunk in got.functions["v3"].thunks
+            if isinstance(thunk, Dot | Convolution)
+        ]
 
     def test_values(self) -> None:
         """Protects numbers: each value is where the kernels look for it, and missing columns are zero."""
@@ -107,7 +111,7 @@ class PrepackTest(unittest.TestCase):
             with self.subTest(name):
                 got = packed({"v3": function(thunk, sizes=(480,))}, {"c1": memoryview(given.tobytes())})
                 self.assertEqual(got.replaced, {"c1": panels(matrix)})
-                self.assertEqual([thunk.packing for thunk in got.functions["v3"].thunks], ["panels"])  # type: ignore[union-attr]
+                self.assertEqual([getattr(thunk, "packing", None) for thunk in got.functions["v3"].thunks], ["panels"])
                 (constant,) = got.packed.values()
                 self.assertEqual((constant.packing, constant.before, constant.after), ("panels", 480, 3 * 48 * 4))
 
@@ -132,7 +136,7 @@ class PrepackTest(unittest.TestCase):
             {"input_dilation": (2, 1)},
             {"output_size": (1, 1)},
         ):
-            self.assertEqual(self.packings(dataclasses.replace(layer(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
+            self.assertEqual(self.packings(dataclasses.replace(layer(), **other), sizes=(768,)), ["none"])
 
     def test_large_constants_stay_single(self) -> None:
         """Protects memory: a large constant that something else reads isn't stored twice."""
@@ -152,7 +156,9 @@ class PrepackTest(unittest.TestCase):
         compiled = Compiled({"v3": function(dot(), wide, sizes=(384, 4 * 9 * 32 * 16))}, constants)
         self.assertEqual((winograd(compiled), prepack(compiled)), (1, 1))
         self.assertEqual([constant.packing for _, constant in sorted(compiled.packed.items())], ["panels", "winograd"])
-        self.assertEqual([thunk.packing for thunk in compiled.functions["v3"].thunks], ["panels", "winograd"])  # type: ignore[union-attr]
+        self.assertEqual(
+            [getattr(thunk, "packing", None) for thunk in compiled.functions["v3"].thunks], ["panels", "winograd"]
+        )
         self.assertEqual(compiled.replaced["c2"], transformed(constants["c2"], wide))
 
     def test_levels_and_copies(self) -> None:

@@ -134,7 +134,8 @@ class Machine:
             self._dot(thunk)
         elif isinstance(thunk, DenseNet):
             for layer in thunk.layers:
-                row, bias = self.at(layer.row, 4 * layer.depth), layer.bias and self.at(layer.bias, 4 * layer.columns)
+                row = self.at(layer.row, 4 * layer.depth)
+                bias = self.at(layer.bias, 4 * layer.columns) if layer.bias else None
                 result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
                 self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
         elif isinstance(thunk, RowCopies):
@@ -233,7 +234,7 @@ class Machine:
             operands += [(epilogue.bias, 4 * thunk.m)] if epilogue.bias else []
             # The result with the epilogue may take the addend's place.
             assert epilogue.addend is None or not overlap((epilogue.addend, size), (thunk.out, size)), thunk
-            bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
+            bias = self.at(epilogue.bias, 4 * thunk.m) if epilogue.bias else None
             addend = None if epilogue.addend is None else self.at(epilogue.addend, size)
             if addend is not None and epilogue.addend_bias:
                 addend = addend + np.tile(self.at(epilogue.addend_bias, 4 * thunk.m), result.size // thunk.m)
@@ -716,7 +717,7 @@ class PropertiesTest(unittest.TestCase):
             power, share = drawn.random.choice(["power", "limited"]), drawn.random.choice(["share", "part"])
             reads |= {power: [x, results[f"peak{steps}"]], share: [powers, results[f"sum{steps}"]]}
             results |= {"scaled": scores, power: powers, share: out}
-            thunks = []
+            thunks: list[Thunk] = []
             for name in kinds:
                 if name in reads:
                     sizes = [size[each] for each in (*kinds[name][0], kinds[name][2])]
@@ -859,7 +860,7 @@ class PropertiesTest(unittest.TestCase):
                 kernels[f"k{index}"] = shape, r.randrange(min(2, shape[0])), axes
                 meanings[f"m_k{index}"] = copied(*kernels[f"k{index}"])
             hlo = copying(kernels)
-            thunks = []
+            thunks: list[Thunk] = []
             for _ in range(r.randint(1, 4)):
                 name = r.choice([*kernels])
                 shape, first, _ = kernels[name]

@@ -221,7 +221,7 @@ class CopiesTest(unittest.TestCase):
         def read(hlo: str) -> tuple[int, int, int, int, int, bool] | None:
             kernel = stored(hlo, "m_dot_1_kernel")
             got = product(kernel) if kernel else None
-            return got and (got.rhs.buffer, got.lhs.buffer, got.batch, got.k, got.m, got.transpose_lhs)
+            return (got.rhs.buffer, got.lhs.buffer, got.batch, got.k, got.m, got.transpose_lhs) if got else None
 
         sides = "(%q, %copy_fusion), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}"
         self.assertEqual(read(HLO), (0, 1, HEADS, CHANNELS, ROWS, True))

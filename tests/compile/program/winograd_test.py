@@ -65,7 +65,7 @@ class ShapesTest(unittest.TestCase):
             {"output_size": (2, 2)},
         ):
             with self.subTest(change):
-                self.assertFalse(winograd.applies(dataclasses.replace(LAYER, **change)))  # type: ignore[arg-type]
+                self.assertFalse(winograd.applies(dataclasses.replace(LAYER, **change)))
 
     def test_values(self) -> None:
         """Each filter's points are G g G^T, where the kernels look for them. Missing filters of a panel are zero."""

@@ -55,7 +55,7 @@ class UnsharedTest(StageTest):
             import tensorflow as tf
 
             x = tf.compat.v1.placeholder(tf.float32, [4], "x")
-            v = tf.compat.v1.get_variable("v", initializer=np.float32([1, 2, 3, 4]))
+            v = tf.compat.v1.get_variable("v", initializer=np.array([1, 2, 3, 4], np.float32))
             return [x], [tf.identity(body(tf, x, v), "y")]
 
         outcome = compared(lambda: built(build), rewrite, [[[0.5, -1.0, 2.0, 3.0]], [[1.0, 2.0, 3.0, 4.0]]])
@@ -156,7 +156,7 @@ class UnsharedTest(StageTest):
             import tensorflow as tf
 
             x = tf.compat.v1.placeholder(tf.float32, [4], "x")
-            v = tf.compat.v1.get_variable("v", initializer=np.float32([1, 2, 3, 4]))
+            v = tf.compat.v1.get_variable("v", initializer=np.array([1, 2, 3, 4], np.float32))
             return [x], [tf.identity(body(tf, x, v), "y")]
 
         self.assertEqual(compared(lambda: built(build), unchanged, [[[0.5, -1.0, 2.0, 3.0]]]).complaint, "")

@@ -58,7 +58,7 @@ class RewriteTest(StageTest):
                 if exact:
                     self.assertEqual(value.tobytes(), wanted.tobytes())
                 else:  # TensorFlow may or may not fuse products and sums of complex numbers
-                    np.testing.assert_allclose(value, wanted, rtol=8 * np.finfo(wanted.dtype).eps)
+                    np.testing.assert_allclose(value, wanted, rtol=8 * float(np.finfo(wanted.dtype).eps))
         return outcome
 
 

@@ -40,8 +40,8 @@ def model(body: Body, edit: Callable[[Any], None] = lambda graph: None) -> Model
 
         v1 = tf.compat.v1
         x, n = v1.placeholder(tf.float32, [2], "x"), v1.placeholder(tf.int32, [], "n")
-        a = v1.get_variable("a", initializer=np.float32([3, 5]))
-        b = v1.get_variable("b", initializer=np.float32([7, 11]))
+        a = v1.get_variable("a", initializer=np.array([3, 5], np.float32))
+        b = v1.get_variable("b", initializer=np.array([7, 11], np.float32))
         c = v1.get_variable("c", initializer=np.arange(8, dtype=np.float32).reshape(4, 2) + 1)
         y = tf.identity(body(tf, x, n, a, b, c), name="y")
         y.set_shape([2])

@@ -213,7 +213,7 @@ class NarrowTest(StageTest):
             ),
         ):
             with self.subTest(complaint), self.assertRaisesRegex(TfaotError, "(?s)" + complaint):
-                self.export(model, **options)  # type: ignore[arg-type]
+                self.export(model, **options)
 
 
 if __name__ == "__main__":

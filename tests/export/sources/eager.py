@@ -98,7 +98,7 @@ def _differences(
     results = Runner(manifest, graph)(exported.variables.items(), calls)
 
     source = PythonSource("model.py", signature=signature)
-    source._user.module.model = source._root  # for a function that returns the model, its result
+    vars(source._user.module)["model"] = source._root  # for a function that returns the model, its result
     for path in own.values():
         source.function(path, Dims(dims, batched=manifest.max_batch > 0))
     wrong = []

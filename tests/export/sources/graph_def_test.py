@@ -533,7 +533,7 @@ class DeclaredTest(Base):
     def model(self, entries: str, **arguments: str) -> Model:
         """Returns the graph of `dense`, with a config that has these entries for variables."""
         (self.folder / "config.pbtxt").write_text(self.CONFIG + entries)
-        files = {key: str(self.folder / value) for key, value in arguments.items()}
+        files: dict[str, Any] = {key: str(self.folder / value) for key, value in arguments.items()}
         return Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"), **files)
 
     def test_without_values(self) -> None:
@@ -606,8 +606,8 @@ class ErrorsTest(Base):
                 source.function(source.entry_points[0], Dims({}))
 
             def export(**arguments: Any) -> None:
-                files = {"graph": str(self.folder / "graph.pb"), "config": str(self.folder / "config.pbtxt")}
-                self.export(Model(**files), **arguments)
+                model = Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"))
+                self.export(model, **arguments)
 
             def opened(*arguments: Any, **files: Any) -> Any:
                 return self.open(*arguments, **files)()

@@ -543,7 +543,8 @@ def add(out: zipfile.ZipFile, name: str, exported: Any, values: dict[str, Any]) 
     keys = {
         key: jax.random.key_data(value) for key, value in values.items() if hasattr(value, "dtype") and _is_key(value)
     }
-    np.savez(arrays, **{key: np.asarray(value) for key, value in {**values, **keys}.items()})
+    saved: dict[str, Any] = {key: np.asarray(value) for key, value in {**values, **keys}.items()}
+    np.savez(arrays, **saved)
     out.writestr(f"{name}.models", arrays.getvalue())
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import unittest
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class JaxProgramTest(StageTest):
         with zipfile.ZipFile(OPERATIONS) as archive:
             return dict(np.load(io.BytesIO(archive.read(f"{name}.models"))))
 
-    def run_calls(self, exported: Exported, calls: list[tuple[str, Mapping[str, Array]]]) -> list[dict[str, Array]]:
+    def run_calls(self, exported: Exported, calls: Sequence[tuple[str, Mapping[str, Array]]]) -> list[dict[str, Array]]:
         """Calls entry points in TensorFlow, one after another. Returns the outputs and the written variables of each."""
 
         def work() -> list[dict[str, Array]]:

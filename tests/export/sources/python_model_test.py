@@ -63,12 +63,12 @@ class PythonModelTest(EagerTest):
         exported = self.agree(case.text, **eval(f"dict({case.extra})", globals()))
         manifest = exported.manifest
         entries = manifest.entry_points
-        scope = {
+        scope: dict[str, Any] = {
             "exported": exported,
             "graph": Path(exported.path("graph")).read_bytes(),
             "inputs": {entry.name: [(x.cpp_name, x.dtype, x.shape) for x in entry.inputs] for entry in entries},
             "manifest": manifest,
-            "names": {variable.name for variable in (*manifest.variables, *manifest.frozen)},
+            "names": {variable.name for held in (manifest.variables, manifest.frozen) for variable in held},
             "outputs": {entry.name: [(x.cpp_name, x.shape) for x in entry.outputs] for entry in entries},
             "uses": {
                 entry.name: [(manifest.variables[use.variable].name, use.written) for use in entry.variables]

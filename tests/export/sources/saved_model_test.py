@@ -38,7 +38,7 @@ class Base(FinishedTest):
 def module(tf: Any) -> Any:
     """Returns a module with two signatures, one of which writes, and three variables, two of which share a name."""
 
-    class Model(tf.Module):  # type: ignore[misc]
+    class Model(tf.Module):
         def __init__(self) -> None:
             self.w = tf.Variable(np.arange(6, dtype=np.float32).reshape(3, 2), name="w")
             self.b = tf.Variable([0.5, -0.5], name="b")
@@ -143,7 +143,7 @@ class ObjectsTest(Base):
         def build(folder: str) -> Any:
             import tensorflow as tf
 
-            class Part(tf.Module):  # type: ignore[misc]
+            class Part(tf.Module):
                 @tf.function
                 def add(self, pair: Any) -> Any:
                     return pair["a"] + pair["b"][0]

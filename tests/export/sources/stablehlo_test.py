@@ -358,8 +358,8 @@ class TextTest(StageTest):
         )
         self.assertEqual(exported.manifest.replicas, 1)
         goldens = exported.goldens(strict=False)
-        inputs = exported.golden_inputs
-        np.testing.assert_array_equal(goldens["step0/output_0"], *inputs.values())
+        (given,) = exported.golden_inputs.values()
+        np.testing.assert_array_equal(goldens["step0/output_0"], given)
         self.assertEqual(goldens["step0/output_1"], 0)
 
     def test_groups(self) -> None:
