@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import tempfile
 import unittest
 from collections.abc import Callable, Mapping
@@ -96,6 +97,11 @@ MASKS: Mapping[str, tuple[str, Callable[..., Array]]] = {
 """Scores with a mask, in TensorFlow and in NumPy."""
 
 
+def numbered(code: str, number: int) -> str:
+    """Returns a function's code whose inputs' names end with a number."""
+    return re.sub(rf"(?<![.\w])({'|'.join([*SPECS, 'm'])})\b", rf"\g<1>{number}", code)
+
+
 def _rounded(values: Array) -> Array:
     return values.astype(np.float32).astype(np.float64)
 
@@ -133,18 +139,29 @@ class RowsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
         text, entry_points = HEAD, []
-        for keys, (group, (code, _)) in itertools.product(KEYS, MASKS.items()) if masks else ():
-            signature = ", ".join(f"tf.TensorSpec({spec.format(keys)}, name={each!r})" for each, spec in SPECS.items())
-            text += f"\n    @tf.function(input_signature=[{signature}])\n"
-            text += f"    def {group}_{keys}(self, {', '.join(SPECS)}):\n        return tf.nn.softmax({code})\n"
-            entry_points.append(f"--entry-points={group.capitalize()}{keys}={group}_{keys}")
-        for group, names in TOGETHER.items() if not masks else ():
-            for rows, columns in SIZES:
-                spec = f"tf.TensorSpec([{rows}, {columns}], name="
-                code = ", ".join(f"{name!r}: {FUNCTIONS[name][0]}" for name in names)
-                text += f"\n    @tf.function(input_signature=[{spec}'x'), {spec}'m')])\n"
-                text += f"    def {group}{rows}_{columns}(self, x, m):\n        return {{{code}}}\n"
-                entry_points.append(f"--entry-points={group}{rows}x{columns}={group}{rows}_{columns}")
+        for group, (code, _) in MASKS.items() if masks else ():
+            names = [f"{name}{keys}" for keys, name in itertools.product(KEYS, SPECS)]
+            specs = [
+                f"tf.TensorSpec({spec.format(keys)}, name='{name}{keys}')"
+                for keys, (name, spec) in itertools.product(KEYS, SPECS.items())
+            ]
+            results = [f"'y{keys}': tf.nn.softmax({numbered(code, keys)})" for keys in KEYS]
+            text += f"\n    @tf.function(input_signature=[{', '.join(specs)}])\n"
+            text += f"    def {group}(self, {', '.join(names)}):\n        return {{{', '.join(results)}}}\n"
+            entry_points.append(f"--entry-points={group.capitalize()}={group}")
+        for group, functions in TOGETHER.items() if not masks else ():
+            names = [f"{name}{index}" for index in range(len(SIZES)) for name in "xm"]
+            specs = [
+                f"tf.TensorSpec({[*size]}, name='{name}{index}')" for index, size in enumerate(SIZES) for name in "xm"
+            ]
+            results = [
+                f"'{name}{index}': {numbered(FUNCTIONS[name][0], index)}"
+                for index in range(len(SIZES))
+                for name in functions
+            ]
+            text += f"\n    @tf.function(input_signature=[{', '.join(specs)}])\n"
+            text += f"    def {group}(self, {', '.join(names)}):\n        return {{{', '.join(results)}}}\n"
+            entry_points.append(f"--entry-points={group}={group}")
         (Path(folder.name) / "model.py").write_text(f"{text}\n\nmodel = Rows()\n")
         flags = (*entry_points, "--cpp-class=t::Rows", "--no-verify", f"--name={name}", "--out=out", *flags)
         levels = [f"--cpu={level}" for level in ("x86-64-v3", "x86-64-v4")]
@@ -158,30 +175,33 @@ class RowsTest(unittest.TestCase):
         for level in self.levels(fused):
             models = [tfaot_run.load(str(fused), isa=level, threads=threads) for threads in (1, 2, 4)]
             models.append(tfaot_run.load(str(plain), isa=level))
-            for (group, names), (rows, columns) in itertools.product(TOGETHER.items(), SIZES):
-                for kind, values in inputs(rows, columns).items():
-                    x, m = values.astype(np.float32), np.ones(values.shape, np.float32)
-                    m[:, 1::2] = 0
-                    m[::4] = 0
-                    results = [getattr(each, f"{group}{rows}x{columns}")(x=x, m=m) for each in models]
-                    for name in names:
+            for kind in inputs(1, 1):
+                given = {}
+                for index, size in enumerate(SIZES):
+                    given[f"x{index}"] = inputs(*size)[kind].astype(np.float32)
+                    given[f"m{index}"] = mask = np.ones(size, np.float32)
+                    mask[:, 1::2] = 0
+                    mask[::4] = 0
+                for group, names in TOGETHER.items():
+                    results = [getattr(model, group)(**given) for model in models]
+                    for name, (index, size) in itertools.product(names, enumerate(SIZES)):
                         if name == "centered" and kind in ("huge", "negative"):
                             continue  # the sum overflows
-                        with self.subTest(function=name, rows=rows, columns=columns, kind=kind, level=level):
-                            self._compare([each[name] for each in results], FUNCTIONS[name][1], x, m)
+                        with self.subTest(function=name, size=size, kind=kind, level=level):
+                            computed = [values[f"{name}{index}"] for values in results]
+                            self._compare(computed, FUNCTIONS[name][1], given[f"x{index}"], given[f"m{index}"])
 
     def test_masks(self) -> None:
         """Protects attention: masks of any shape, and those that are computed from numbers, are a part of the softmax."""
         library = self.library("masked", masks=True)
         for passes in library.parents[1].rglob("*.passes.json"):
             made = json.loads(passes.read_text())
-            self.assertEqual((made["row_fusion"], {*made["remaining"].values()}), (1, {0}), passes.name)
+            self.assertEqual((made["row_fusion"], {*made["remaining"].values()}), (len(KEYS), {0}), passes.name)
         rng = np.random.default_rng(1)
         models = {level: tfaot_run.load(str(library), isa=level, threads=2) for level in self.levels(library)}
-        for (level, model), keys, (group, (_, expected)) in itertools.product(models.items(), KEYS, MASKS.items()):
-            entry_point = getattr(model, f"{group.capitalize()}{keys}")
-            for draw in range(3):
-                given: dict[str, Any] = {
+        for (level, model), (group, (_, expected)), draw in itertools.product(models.items(), MASKS.items(), range(3)):
+            given: dict[int, dict[str, Any]] = {
+                keys: {
                     "x": rng.standard_normal((*HEADS, QUERIES, keys)).astype(np.float32),
                     "sample": rng.random((2, 1, 1, keys)) < 0.7 * draw,
                     "pair": (rng.random((2, 1, QUERIES, keys)) < 0.5).astype(np.float32),
@@ -189,10 +209,15 @@ class RowsTest(unittest.TestCase):
                     "lengths": rng.integers(-1, keys + 2, 2, np.int32),
                     "at": np.int32(rng.integers(-1, keys)),
                 }
+                for keys in KEYS
+            }
+            every = {f"{name}{keys}": value for keys, values in given.items() for name, value in values.items()}
+            results = getattr(model, group.capitalize())(**every)
+            for keys, values in given.items():
                 with self.subTest(mask=group, keys=keys, draw=draw, level=level), np.errstate(all="ignore"):
-                    (got,) = entry_point(**given).values()
-                    want = softmax(expected(columns=np.arange(keys), **{**given, "x": given["x"].astype(np.float64)}))
-                    np.testing.assert_allclose(got, want, rtol=3e-6, atol=1e-7)
+                    x = values["x"].astype(np.float64)
+                    want = softmax(expected(columns=np.arange(keys), **{**values, "x": x}))
+                    np.testing.assert_allclose(results[f"y{keys}"], want, rtol=3e-6, atol=1e-7)
 
     def levels(self, library: Path) -> list[str]:
         """Returns the levels that this CPU can run."""
