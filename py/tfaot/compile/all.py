@@ -43,10 +43,7 @@ def compile_all(request: Request) -> None:
     compiled = [(entry, *variant) for entry in manifest.entry_points for variant in entry.variants]
     for index, (entry, batch, buckets) in enumerate(compiled):
         name = stem(entry.name, batch, buckets)
-
-        def described(kind: str, name: str = name) -> str:
-            return os.path.join(request.out_descriptions, f"{name}.{kind}")
-
+        described = os.path.join(request.out_descriptions, name)
         failed |= single.compile_one(
             single.Request(
                 **shared,
@@ -55,13 +52,13 @@ def compile_all(request: Request) -> None:
                 out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
                 out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
                 out_sources=tuple(os.path.join(folder, f"{name}.executor.cc") for folder in request.out_sources),
-                out_hlo=described("hlo_snapshot.pb"),
-                out_fingerprint=described("fingerprint.json"),
-                out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
+                out_hlo=f"{described}.hlo_snapshot.pb",
+                out_fingerprint=f"{described}.fingerprint.json",
+                out_fingerprint_source=request.out_fingerprint_source if index == 0 else f"{described}.fingerprint.S",
                 entry_point=entry.name,
                 batch=batch,
                 buckets=buckets,
-                out_passes=described("passes.json"),
+                out_passes=f"{described}.passes.json",
             )
         )
     single.warn(failed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Convolution, Kernel, SizedSlice, Slice, Thunk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Convolution, Kernel, Slice, Thunk
 from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import fusions
 
@@ -54,7 +54,7 @@ def kernel(hlo: str, symbol: str) -> Kernel | None:
     types = {instruction.name: instruction.type for instruction in fusion.instructions}
     sizes = {number: types[name].bytes for name, number in fusion.parameters.items()}
     sizes[fusion.arguments - 1] = types[fusion.root].bytes
-    args = tuple(SizedSlice(Slice(number, 0), sizes.get(number, 4)) for number in range(fusion.arguments))
+    args = tuple((Slice(number, 0), sizes.get(number, 4)) for number in range(fusion.arguments))
     return Kernel(symbol, args, (1, 1, 1), single=True)
 
 

@@ -13,7 +13,6 @@ from tfaot.compile.program.thunks.kinds import (
     CompiledFunction,
     For,
     Kernel,
-    SizedSlice,
     Slice,
     Thunk,
 )
@@ -129,7 +128,7 @@ class ReplaceTest(unittest.TestCase):
 
     def kernel(self, values: Slice, out: Slice, *, size: int = 4800, out_size: int = 16) -> Kernel:
         """Returns a kernel that adds up 300 rows of 4."""
-        return Kernel("m_total", (SizedSlice(values, size), SizedSlice(out, out_size)), (1, 1, 1), single=True)
+        return Kernel("m_total", ((values, size), (out, out_size)), (1, 1, 1), single=True)
 
     def test_call(self) -> None:
         """Protects the numbers: the call reads and writes what the kernel does, also in loops."""

@@ -15,7 +15,6 @@ from tfaot.compile.program.thunks.kinds import (
     CompiledFunction,
     For,
     Kernel,
-    SizedSlice,
     Slice,
     Sweep,
     Thunk,
@@ -56,13 +55,13 @@ HLO = kernels(
 
 def kernel(symbol: str, *offsets: int, size: int = 32) -> Kernel:
     """Returns a call whose arguments are this many bytes at these offsets of buffer 0."""
-    args = tuple(SizedSlice(Slice(0, at), size) for at in offsets)
+    args = tuple((Slice(0, at), size) for at in offsets)
     return Kernel(f"m_{symbol}", args, (1, 1, 1), single=symbol != "unknown")
 
 
 def scaled(array: int, scalar: int, out: int) -> Kernel:
     """Returns a call that multiplies an array by a single value."""
-    args = [SizedSlice(Slice(0, at), size) for at, size in ((array, 32), (scalar, 4), (out, 32))]
+    args = [(Slice(0, at), size) for at, size in ((array, 32), (scalar, 4), (out, 32))]
     return Kernel("m_scaled", tuple(args), (1, 1, 1), single=True)
 
 

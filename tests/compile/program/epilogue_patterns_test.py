@@ -56,7 +56,7 @@ class PatternsTest(unittest.TestCase):
             assert isinstance(first, Dot) and first.epilogue
             end = first.epilogue
             bias, addend, addend_bias = (at.buffer if at else None for at in (end.bias, end.addend, end.addend_bias))
-            self.assertEqual((first.out, end.out), (product.out, args[-1].slice))
+            self.assertEqual((first.out, end.out), (product.out, args[-1][0]))
             ways.append((index, bias, addend, addend_bias, end.low, end.high, end.scale))
         return ways
 

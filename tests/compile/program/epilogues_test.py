@@ -21,7 +21,6 @@ from tfaot.compile.program.thunks.kinds import (
     Epilogue,
     For,
     Kernel,
-    SizedSlice,
     Slice,
     Thunk,
     walk,
@@ -47,7 +46,7 @@ def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8)
 
 def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
     """Returns a call with arguments (buffer, offset, size)."""
-    places = tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args)
+    places = tuple((Slice(buffer, at), size) for buffer, at, size in args)
     return Kernel(f"m_{symbol}", places, (1, 1, 1), single=symbol != "unknown")
 
 
@@ -83,7 +82,7 @@ def compiled(*thunks: Thunk, kind: str = "temp") -> Compiled:
     )
     function = CompiledFunction(buffers, (2,), (), ("c",), (), thunks)
     known = {
-        name: hlo(name, each.args[-1].size)
+        name: hlo(name, each.args[-1][1])
         for each in walk(thunks)
         if isinstance(each, Kernel) and (name := each.symbol[2:]) not in ("other", "unknown")
     }

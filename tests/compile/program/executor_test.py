@@ -439,7 +439,7 @@ class ExecutorTest(StageTest):
     def test_uses(self) -> None:
         """Protects numbers: what may be written is known, or all that a thunk uses. A loop has what is in it."""
         x, out = thunks.Slice(0, 0), thunks.Slice(1, 8)
-        args = (thunks.SizedSlice(x, 8), thunks.SizedSlice(out, 4))
+        args = ((x, 8), (out, 4))
         copy, sort = thunks.Copy(out, x, 4), thunks.Sort("less", (x,), (4,), (1, 2, 3), True)
         epilogue = thunks.Epilogue(x, None, None, thunks.Slice(2, 0), 0, 1)
         dot = thunks.Dot("float", 1, out, x, x, (0, 0, 0), 2, 3, 4, False, False, epilogue)

@@ -14,7 +14,6 @@ from tfaot.compile.program.thunks.kinds import (
     FilterGradient,
     For,
     Kernel,
-    SizedSlice,
     Slice,
     Thunk,
 )
@@ -48,7 +47,7 @@ X, G, A, B, C, OTHER = (Slice(index, 0) for index in range(6))
 
 def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel, given its arguments and their bytes."""
-    return Kernel(symbol, tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1), single=symbol != "unknown")
+    return Kernel(symbol, tuple(places), (1, 1, 1), single=symbol != "unknown")
 
 
 INPUT_COPY = kernel("m_a", (X, INPUT), (A, INPUT))

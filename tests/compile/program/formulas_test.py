@@ -8,7 +8,7 @@ from unittest import mock
 from tests.compile.program import changed
 from tests.xla.hlo import kernel
 from tfaot.compile.program.passes import elementwise_fusion
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, SizedSlice, Slice, Sweep
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Slice, Sweep
 from tfaot.compile.program.values.formulas import Formula, Operation, live
 
 SHAPE = "f32[6,4]{1,0}"
@@ -31,7 +31,7 @@ def read(*lines: str, parameters: str = "xx", root: str = SHAPE, dtype: str = "f
     """Returns the call that computes what the kernel of such a module does. Arguments are 256 bytes apart."""
     width = 4 if dtype == "f32" else 8
     counts = [*(1 if kind == "s" else 4 if kind == "r" else 24 for kind in parameters), 6 if "[6]" in root else 24]
-    args = tuple(SizedSlice(Slice(0, 256 * index), width * count) for index, count in enumerate(counts))
+    args = tuple((Slice(0, 256 * index), width * count) for index, count in enumerate(counts))
     function = CompiledFunction(
         (Buffer(4096, "temp", None, None),), (), (), (), (), (Kernel("m_k", args, (1, 1, 1), single=True),)
     )

@@ -15,7 +15,7 @@ from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
 from tfaot.compile.program.packing import gemv_packing
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Call, Copy, Dot, For, Kernel, SizedSlice, Slice, Thunk, While
+from tfaot.compile.program.thunks.kinds import Call, Copy, Dot, For, Kernel, Slice, Thunk, While
 
 DEPTH, COLUMNS = 530, 500
 """Not a whole panel, and more than `gemv_packing.SMALLEST` values."""
@@ -72,9 +72,7 @@ class RowProductsTest(unittest.TestCase):
     def test_kernels(self) -> None:
         """Protects XLA's kernels: they become products if their matrix is large, and stay as they are otherwise."""
         sizes = ((Slice(0, 0), DEPTH), (Slice(1, 0), DEPTH * COLUMNS), (Slice(0, 1 << 16), COLUMNS))
-        kernel = Kernel(
-            "a_b_dot_1_kernel", tuple(SizedSlice(at, 4 * size) for at, size in sizes), (1, 1, 1), single=True
-        )
+        kernel = Kernel("a_b_dot_1_kernel", tuple((at, 4 * size) for at, size in sizes), (1, 1, 1), single=True)
         _, (got,) = self.run_pass(matrix(), kernel)
         assert isinstance(got, Dot)
         self.assertEqual((got.m, got.n, got.k, got.packing), (COLUMNS, 1, DEPTH, "float32"))

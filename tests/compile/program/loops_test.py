@@ -20,7 +20,6 @@ from tfaot.compile.program.thunks.kinds import (
     For,
     Kernel,
     Pack,
-    SizedSlice,
     Slice,
     Thunk,
     While,
@@ -51,7 +50,7 @@ def dot(right: Slice = FIRST, *, rows: int = 4, transposed: bool = False, packin
 
 def kernel(*at: tuple[int, int, int], single: bool = True) -> Kernel:
     """Returns a kernel whose arguments are buffers, offsets, and sizes. The last one is its result, if there is only one."""
-    args = tuple(SizedSlice(Slice(buffer, offset), size) for buffer, offset, size in at)
+    args = tuple((Slice(buffer, offset), size) for buffer, offset, size in at)
     return Kernel("known", args, (1, 1, 1), single)
 
 

@@ -17,7 +17,6 @@ from tfaot.compile.program.thunks.kinds import (
     DenseNet,
     For,
     Kernel,
-    SizedSlice,
     Slice,
     Thunk,
 )
@@ -54,7 +53,7 @@ HLO = with_products(with_products(FINISHES, PRODUCTS), {"batch": (3, 5, False, F
 
 def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel, given its arguments and their numbers of floats."""
-    args = tuple(SizedSlice(at, 4 * count) for at, count in places)
+    args = tuple((at, 4 * count) for at, count in places)
     return Kernel(f"m_{symbol}", args, (1, 1, 1), single=symbol != "unknown")
 
 

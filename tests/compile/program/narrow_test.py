@@ -17,7 +17,7 @@ from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
 from tfaot.compile.program.packing import narrow
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Copy, Dot, Epilogue, Kernel, SizedSlice, Slice, Thunk
+from tfaot.compile.program.thunks.kinds import Copy, Dot, Epilogue, Kernel, Slice, Thunk
 from tfaot.compile.program.values.gemv import product
 from tfaot.export.rewrites.narrow import SMALLEST, to_bfloat16, to_int8
 
@@ -194,7 +194,7 @@ class NarrowTest(unittest.TestCase):
 
     def kernel(self, name: str, *places: tuple[Slice, int]) -> Kernel:
         """Returns a call of a kernel of XLA's."""
-        return Kernel(f"a_b_{name}", tuple(SizedSlice(at, 4 * size) for at, size in places), (1, 1, 1), single=True)
+        return Kernel(f"a_b_{name}", tuple((at, 4 * size) for at, size in places), (1, 1, 1), single=True)
 
     def test_kernels(self) -> None:
         """Protects XLA's kernels: they become products, with their addend, if the result overlaps nothing else."""

@@ -56,9 +56,9 @@ from tfaot.compile.program.thunks.kinds import (
     For,
     Kernel,
     Pack,
+    Place,
     RowCopies,
     RowSweep,
-    SizedSlice,
     Slice,
     Sweep,
     Thunk,
@@ -119,7 +119,7 @@ class Machine:
             for place, other in itertools.product(each.uses().writes, each.places):
                 assert place == other or not overlap(place, other), f"a result overlaps a part of something: {each}"
         if isinstance(thunk, Kernel):
-            args = [self.at(each.slice, each.size) for each in thunk.args]
+            args = [self.at(*place) for place in thunk.args]
             if thunk.symbol == UNKNOWN:
                 args[0][:] = function(UNKNOWN, args[0], args[-1].sum())
             else:
@@ -354,7 +354,7 @@ class Draw:
         self.random = random.Random(seed)
         self._array = array
         self._written: dict[int, list[Slice]] = {}
-        self._last: tuple[SizedSlice, ...] = ()
+        self._last: tuple[Place, ...] = ()
         self.constants: dict[str, int] = {}
         """Sizes of constants, by symbol. Their buffers come after the others."""
         self.sizes = [self.SIZE * array] * self.COUNT
@@ -394,7 +394,7 @@ class Draw:
                 index in same or not overlap(each, out) for index, each in enumerate(operands)
             ):
                 self._written.setdefault(out[1], []).append(out[0])
-                self._last = tuple(SizedSlice(*each) for each in (*operands, out))
+                self._last = (*operands, out)
                 return Kernel(symbol, self._last, (1, 1, 1), single=symbol != UNKNOWN)
 
     def dot(self, depth: int, columns: int, right: Slice | None = None) -> Dot:
@@ -405,7 +405,7 @@ class Draw:
             return self.dot(depth, columns, right)
         rows, columns = self.random.choice([1, 2, 3]), columns // width if right else columns
         sizes = [SIZES[dtype] * each for each in (depth * columns, rows * depth, rows * columns)]
-        *sides, (rhs, out) = self.place(sizes[0]), (each.slice for each in self.kernel("", sizes[1:]).args)
+        *sides, (rhs, out) = self.place(sizes[0]), (at for at, _ in self.kernel("", sizes[1:]).args)
         lhs = right or sides[0]
         if overlap((lhs, sizes[0]), (out, sizes[2])):
             return self.dot(depth, columns * width if right else columns, right)
@@ -415,14 +415,14 @@ class Draw:
 
     def over(self) -> Thunk:
         """Returns something that writes, or may write, some bytes of an argument of the last kernel."""
-        at = self.random.choice(self._last)
-        size = 4 * self.random.randint(1, at.size // 4)
-        out = Slice(at.slice.buffer, at.slice.offset + 4 * self.random.randint(0, (at.size - size) // 4))
+        at, room = self.random.choice(self._last)
+        size = 4 * self.random.randint(1, room // 4)
+        out = Slice(at.buffer, at.offset + 4 * self.random.randint(0, (room - size) // 4))
         given = self.place(size)
         if overlap((given, size), (out, size)):
             return self.over()
         if self.random.random() < 0.2:
-            return Kernel(UNKNOWN, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1))
+            return Kernel(UNKNOWN, ((given, size), (out, size)), (1, 1, 1))
         return Copy(out, given, size)
 
     def other(self) -> Thunk:
@@ -728,9 +728,7 @@ class PropertiesTest(unittest.TestCase):
                     )
                     if not valid:
                         return chain(drawn)
-                    thunks.append(
-                        Kernel(f"m_{name}", tuple(SizedSlice(*each) for each in places), (1, 1, 1), single=True)
-                    )
+                    thunks.append(Kernel(f"m_{name}", tuple(places), (1, 1, 1), single=True))
             return thunks
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -780,17 +778,17 @@ class PropertiesTest(unittest.TestCase):
         hlo = kernels(known)
 
         def multiplied(kernel: Kernel) -> Dot:
-            lhs, rhs, out = (each.slice for each in kernel.args)
+            lhs, rhs, out = (at for at, _ in kernel.args)
             return Dot("float", 1, out, lhs, rhs, (0, 0, 0), count, count, count, False, False)
 
         def two(drawn: Draw) -> list[Thunk]:
             """Returns two products, the second of which reads the first, and whose final result may take its place."""
             first = drawn.kernel("", (size, size, size))
-            (lhs, _, out), weights = first.args, SizedSlice(drawn.place(size), size)
-            there = SizedSlice(drawn.place(size), size)
-            second, addend = SizedSlice(drawn.place(size), size), drawn.random.choice([lhs, weights, there])
+            (lhs, _, out), weights = first.args, (drawn.place(size), size)
+            there = drawn.place(size), size
+            second, addend = (drawn.place(size), size), drawn.random.choice([lhs, weights, there])
             if any(
-                overlap((a.slice, size), (b.slice, size))
+                overlap(a, b)
                 for a, b in ((out, there), (second, weights), (second, there), (weights, there), (lhs, there))
             ):
                 return two(drawn)
@@ -958,7 +956,7 @@ class PropertiesTest(unittest.TestCase):
                 m, k = r.choice([(rows, channels), (channels, rows)])
                 k, n = k * heads // batch, r.choice([1, rows, channels])
                 sizes = [4 * batch * each for each in (m * k, k * n, n * m, n * m)]
-                lhs, rhs, *more = (each.slice for each in drawn.kernel("", sizes[: r.choice([3, 3, 3, 4])]).args)
+                lhs, rhs, *more = (at for at, _ in drawn.kernel("", sizes[: r.choice([3, 3, 3, 4])]).args)
                 ways = r.random() < 0.5, r.random() < 0.5
                 made = Dot("float", batch, more[-1], lhs, rhs, (m * n, m * k, k * n), m, n, k, *ways)
                 epilogue = Epilogue(None, more[0], None, more[-1], 0, 1) if more[1:] else None
@@ -1030,7 +1028,7 @@ class PropertiesTest(unittest.TestCase):
         given = drawn.place(size)
         while overlap((given, size), (out, size)):
             given = drawn.place(size)
-        return Kernel(symbol, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1), single=symbol != UNKNOWN)
+        return Kernel(symbol, ((given, size), (out, size)), (1, 1, 1), single=symbol != UNKNOWN)
 
     def test_pack_loops(self) -> None:
         """Protects numbers: a right side is packed after what writes it, for loops that don't change it."""
@@ -1108,7 +1106,7 @@ class PropertiesTest(unittest.TestCase):
                 size = 4 * depth_of * columns_of
                 kind = r.random()
                 if depth_of == 9 * 32 and kind < 0.8:
-                    made = [each.slice for each in drawn.kernel("", (4 * 64 * 32, 4 * 36 * columns_of)).args]
+                    made = [at for at, _ in drawn.kernel("", (4 * 64 * 32, 4 * 36 * columns_of)).args]
                     taps = r.choice([(3, 3), (3, 3), (3, 3), (9, 1)])
                     steps = [r.choice([(1, 1), (1, 1), (1, 1), (1, 2)]) for _ in range(2)]
                     thunk = Convolution(
@@ -1123,14 +1121,12 @@ class PropertiesTest(unittest.TestCase):
                         depth_of, constant = depth_of - 1, Slice(constant.buffer, r.choice([0, 4 * columns_of]))
                     thunks.append(drawn.dot(depth_of, columns_of, constant))
                 elif kind < 0.85 and index == len(shapes) - 1:
-                    (x, _), (out, _) = (
-                        (each.slice, each.size) for each in drawn.kernel("", (4 * depth, 4 * columns)).args
-                    )
-                    sides = SizedSlice(x, 4 * depth), SizedSlice(constant, size), SizedSlice(out, 4 * columns)
+                    (x, _), (out, _) = drawn.kernel("", (4 * depth, 4 * columns)).args
+                    sides = (x, 4 * depth), (constant, size), (out, 4 * columns)
                     thunks.append(Kernel("m_dot_1_kernel", sides, (1, 1, 1), single=True))
                 else:
                     part = r.choice([size, 4 * columns_of]) if size <= 8192 else 4 * columns_of
-                    reader = SizedSlice(constant, part), SizedSlice(drawn.place(part), part)
+                    reader = (constant, part), (drawn.place(part), part)
                     thunks.append(Kernel("m_known", reader, (1, 1, 1), single=True))
             return thunks
 

@@ -16,7 +16,6 @@ from tfaot.compile.program.thunks.kinds import (
     Kernel,
     RowFormula,
     RowSweep,
-    SizedSlice,
     Slice,
     Thunk,
 )
@@ -108,7 +107,7 @@ ENTRY %main (x: f32[1024,64]) -> f32[1024,64] {
 
 def call(name: str, *args: tuple[int, int], size: int = 0) -> Kernel:
     """Returns a call of a kernel, whose arguments are sizes and offsets in buffer 0."""
-    return Kernel(f"m_{name}", tuple(SizedSlice(Slice(0, at), bytes_) for bytes_, at in args), (1, 1, 1), single=True)
+    return Kernel(f"m_{name}", tuple((Slice(0, at), bytes_) for bytes_, at in args), (1, 1, 1), single=True)
 
 
 STEP = 1 << 20
@@ -232,7 +231,7 @@ class ReadTest(unittest.TestCase):
         text = HLO.replace("%q.4 = f32[1024]{0}", "%q.4 = f32[1]{0}").replace(
             "broadcast(%p.4), dimensions={1}", "negate(%r.4)"
         )
-        norm = dataclasses.replace(NORM, args=(NORM.args[0], SizedSlice(Slice(0, FACTOR), 4), *NORM.args[2:]))
+        norm = dataclasses.replace(NORM, args=(NORM.args[0], (Slice(0, FACTOR), 4), *NORM.args[2:]))
         self.assertEqual(merged(norm, hlo=text), (norm,))
 
     def test_square(self) -> None:
@@ -325,7 +324,7 @@ class MergeTest(unittest.TestCase):
             arrays = [thunk.arrays[place] for place, _ in thunk.formula.arrays]
             return arrays + [thunk.values[place] for place, _ in thunk.formula.values]
         assert isinstance(thunk, Kernel)
-        return [thunk.args[-1].slice]
+        return [thunk.args[-1][0]]
 
     def test_values_of_rows(self) -> None:
         """Protects training: the call also writes sums that gradients read later, and none that one reads before it."""
@@ -346,7 +345,7 @@ class MergeTest(unittest.TestCase):
             ("elsewhere", other(ELSEWHERE, ALL, FAR), 1),
             ("reads an operand", other(X, ALL, FAR), 1),
             ("writes an operand", other(ELSEWHERE, 64, X + 64), 0),
-            ("may write an operand", Kernel("m_unknown", (SizedSlice(Slice(0, X), ALL),), (1, 1, 1)), 0),
+            ("may write an operand", Kernel("m_unknown", ((Slice(0, X), ALL),), (1, 1, 1)), 0),
         ):
             with self.subTest(name):
                 got = merged(JOIN, SUMMED, between, SQUARED, FACTORS, NORM)
@@ -362,7 +361,7 @@ class MergeTest(unittest.TestCase):
 
     def test_parts_of_results(self) -> None:
         """Protects numbers: a kernel that reads a part of a result, and what is next to it, reads it from memory."""
-        factors = dataclasses.replace(FACTORS, args=(SizedSlice(Slice(0, Q + 4096), ALL), *FACTORS.args[1:]))
+        factors = dataclasses.replace(FACTORS, args=((Slice(0, Q + 4096), ALL), *FACTORS.args[1:]))
         first, last = merged(SQUARED, factors, NORM)
         assert isinstance(last, RowSweep)
         self.assertEqual(self.written(first), [Slice(0, Q)])
@@ -377,15 +376,15 @@ class MergeTest(unittest.TestCase):
             ("over gamma", GAMMA, False),
         ):
             with self.subTest(name):
-                norm = dataclasses.replace(NORM, args=(*NORM.args[:-1], SizedSlice(Slice(0, at), ALL)))
+                norm = dataclasses.replace(NORM, args=(*NORM.args[:-1], (Slice(0, at), ALL)))
                 got = merged(*ALL_OF_IT[:-1], norm)
                 self.assertEqual(len(got) == 1, whole)
 
     def test_reused_memory(self) -> None:
         """Protects XLA's plans: squares take the place of the values, which the result reads from somewhere else."""
-        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], SizedSlice(Slice(0, V), ALL)))
-        factors = dataclasses.replace(FACTORS, args=(SizedSlice(Slice(0, V), ALL), *FACTORS.args[1:]))
-        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], SizedSlice(Slice(0, X), ALL), NORM.args[3]))
+        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], (Slice(0, V), ALL)))
+        factors = dataclasses.replace(FACTORS, args=((Slice(0, V), ALL), *FACTORS.args[1:]))
+        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], (Slice(0, X), ALL), NORM.args[3]))
         (got,) = merged(JOIN, SUMMED, squared, factors, norm)
         assert isinstance(got, RowSweep)
         self.assertNotIn(Slice(0, V), got.arrays)
@@ -398,9 +397,9 @@ class MergeTest(unittest.TestCase):
 
     def test_last_writer(self) -> None:
         """Protects numbers: where several merged kernels write one place, what is read there later is the last one's result."""
-        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], SizedSlice(Slice(0, V), ALL)))
-        factors = dataclasses.replace(FACTORS, args=(SizedSlice(Slice(0, V), ALL), *FACTORS.args[1:]))
-        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], SizedSlice(Slice(0, X), ALL), NORM.args[3]))
+        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], (Slice(0, V), ALL)))
+        factors = dataclasses.replace(FACTORS, args=((Slice(0, V), ALL), *FACTORS.args[1:]))
+        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], (Slice(0, X), ALL), NORM.args[3]))
         got, _ = merged(JOIN, SUMMED, squared, factors, norm, other(V, ALL, ELSEWHERE))
         assert isinstance(got, RowSweep)
         (value,) = (value for place, value in got.formula.arrays if got.arrays[place] == Slice(0, V))
@@ -412,10 +411,7 @@ class MergeTest(unittest.TestCase):
         thunks = tuple(
             dataclasses.replace(
                 each,
-                args=tuple(
-                    dataclasses.replace(arg, size=arg.size // 32 if arg.size in (ALL, EACH) else arg.size)
-                    for arg in each.args
-                ),
+                args=tuple((at, bytes_ // 32 if bytes_ in (ALL, EACH) else bytes_) for at, bytes_ in each.args),
             )
             for each in ALL_OF_IT
         )
@@ -474,7 +470,7 @@ class MergeTest(unittest.TestCase):
 
     def test_other_sizes(self) -> None:
         """Protects memory: a kernel whose arguments have other sizes than its text stays."""
-        wrong = dataclasses.replace(SUMMED, args=(SUMMED.args[0], SizedSlice(Slice(0, SUM), EACH + 4)))
+        wrong = dataclasses.replace(SUMMED, args=(SUMMED.args[0], (Slice(0, SUM), EACH + 4)))
         self.assertEqual(merged(wrong), (wrong,))
 
 

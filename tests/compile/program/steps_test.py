@@ -10,7 +10,7 @@ from typing import Any
 from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
 from tfaot.compile.program import steps
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, For, Kernel, SizedSlice, Slice
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, For, Kernel, Slice
 
 HLO = """\
 HloModule m, is_scheduled=true
@@ -35,7 +35,7 @@ def program() -> CompiledFunction:
     """Returns a product, and a loop of five rounds with a kernel. The second argument has no name."""
     at = [Slice(index, 0) for index in range(4)]
     product = Dot("float", 1, at[2], at[1], at[0], (0, 0, 0), 8, 4, 16, False, False)
-    kernel = Kernel("m_fusion_2", (SizedSlice(at[2], 128), SizedSlice(at[3], 128)), (1, 1, 1))
+    kernel = Kernel("m_fusion_2", ((at[2], 128), (at[3], 128)), (1, 1, 1))
     buffers = [Buffer(256, "parameter", 0, None), Buffer(512, "parameter", 1, None)]
     buffers += [Buffer(128, "temp", None, None), Buffer(128, "temp", None, 0)]
     return CompiledFunction(tuple(buffers), (0, 1), (3,), (), (), (product, For(5, (kernel,))))

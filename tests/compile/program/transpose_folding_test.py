@@ -20,7 +20,6 @@ from tfaot.compile.program.thunks.kinds import (
     CompiledFunction,
     Dot,
     Kernel,
-    SizedSlice,
     Slice,
     Thunk,
     walk,
@@ -83,9 +82,7 @@ HLO = "\n".join((HEAD, COPY, TURN, BACK, ENTRY))
 
 def kernel(name: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel of the module, given its arguments and their numbers of values."""
-    return Kernel(
-        f"m_{name}", tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1), single=name != "unknown"
-    )
+    return Kernel(f"m_{name}", tuple((at, 4 * count) for at, count in places), (1, 1, 1), single=name != "unknown")
 
 
 def dot(

@@ -15,7 +15,6 @@ from tfaot.compile.program.thunks.kinds import (
     For,
     Kernel,
     RowCopies,
-    SizedSlice,
     Slice,
     Thunk,
 )
@@ -76,7 +75,7 @@ class ReplaceTest(unittest.TestCase):
 
     def kernel(self, *places: tuple[Slice, int]) -> Kernel:
         """Returns the kernel, given its arguments and their bytes."""
-        return Kernel("m_copied", tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1), single=True)
+        return Kernel("m_copied", tuple(places), (1, 1, 1), single=True)
 
     def test_call(self) -> None:
         """Protects the numbers: the call reads and writes where the kernel does, also in loops, and its loops are the runtime's."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tfaot.compile.program.thunks import kinds
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, SizedSlice, Slice, Thunk, walk
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Place, Slice, Thunk, walk
 from tfaot.core.errors import TfaotError
 
 _KINDS = ("constant", "temp", "parameter", "thread_local")
@@ -186,7 +186,6 @@ _END = _Text("}")
 
 def parse(header: str) -> CompiledFunction:
     """Reads a header that tfcompile wrote. A part that is unknown, or contradicts the rest, is an error."""
-    numbers = {name: _number(header, name) for name in ("kNumArgs", "kNumResults", "kNumBuffers")}
     body = _only(
         header,
         r"std::vector<std::unique_ptr<xla::cpu::RngState>>& rng_states\) \{(.*?)return true;\s*\};\s*\}\s*"
@@ -203,13 +202,11 @@ def parse(header: str) -> CompiledFunction:
         ),
         thunks=_Reader(body).all(),
     )
-    for name, count in (
-        ("kNumArgs", len(function.arguments)),
-        ("kNumResults", len(function.results)),
-        ("kNumBuffers", len(function.buffers)),
-    ):
-        if numbers[name] != count:
-            _contradicts(f"{name} is {numbers[name]}, but {count} are listed")
+    tables = {"kNumArgs": function.arguments, "kNumResults": function.results, "kNumBuffers": function.buffers}
+    for name, table in tables.items():
+        number = _only(header, rf"static constexpr size_t {name} = (\d+);", name)
+        if int(number) != len(table):
+            _contradicts(f"{name} is {number}, but {len(table)} are listed")
     _check(function)
     return function
 
@@ -268,10 +265,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\s*(?:-?\d+(?:\s*,\s*-?\d+)*)?\s*", text):
         _unknown(text)
     return tuple(map(int, re.findall(r"-?\d+", text)))
-
-
-def _number(header: str, name: str) -> int:
-    return int(_only(header, rf"static constexpr size_t {name} = (\d+);", name))
 
 
 def _constants(header: str) -> tuple[str, ...]:
@@ -394,7 +387,7 @@ class _Reader:
         return kinds.Conditional(*index, tuple(branches))
 
 
-def _kernel(_: _Reader, count: int, args: tuple[SizedSlice, ...], x: int, y: int, z: int, symbol: str) -> Thunk:
+def _kernel(_: _Reader, count: int, args: tuple[Place, ...], x: int, y: int, z: int, symbol: str) -> Thunk:
     if len(args) != count:
         _contradicts(f"{symbol} has {len(args)} arguments and wants {count}")
     return kinds.Kernel(symbol, args, (x, y, z))
@@ -451,9 +444,8 @@ def _slices(text: str) -> tuple[Slice, ...]:
     return tuple(Slice(int(buffer), int(offset)) for buffer, offset in re.findall(r"\[(\d+)\]\) \+ (\d+)", text))
 
 
-def _args(text: str) -> tuple[SizedSlice, ...]:
-    sizes = map(int, re.findall(r"(\d+)\}", text))
-    return tuple(map(SizedSlice, _slices(text), sizes))
+def _args(text: str) -> tuple[Place, ...]:
+    return tuple(zip(_slices(text), map(int, re.findall(r"(\d+)\}", text)), strict=True))
 
 
 _VALUES: dict[str, Callable[[str], Any]] = {

@@ -220,21 +220,13 @@ class InPlace(Thunk):
 
 
 @dataclass(frozen=True)
-class SizedSlice:
-    """A kernel's argument."""
-
-    slice: Slice
-    size: int
-
-
-@dataclass(frozen=True)
 class Kernel(Thunk):
     """A call of a function in the object file, once for each workgroup."""
 
     shown = "{symbol}"
 
     symbol: str
-    args: tuple[SizedSlice, ...]
+    args: tuple[Place, ...]
     workgroups: tuple[int, int, int]
 
     single: bool = False
@@ -242,7 +234,7 @@ class Kernel(Thunk):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        return tuple((arg.slice, arg.size) for arg in self.args)
+        return self.args
 
     def uses(self) -> Uses:
         return Uses(self.places[:-1], self.places[-1:]) if self.single else Uses(self.places, ())
@@ -250,7 +242,7 @@ class Kernel(Thunk):
     def emit(self, program: Emitter) -> list[str]:
         call = len(program.calls)
         program.symbols.add(self.symbol)
-        program.kernel_args += [(arg.slice.offset, arg.size, program.number[arg.slice.buffer]) for arg in self.args]
+        program.kernel_args += [(at.offset, size, program.number[at.buffer]) for at, size in self.args]
         program.calls.append(f"{{{{{', '.join(f'{count}u' for count in self.workgroups)}}}, {len(self.args)}u}}")
         if self.workgroups == (1, 1, 1):
             return [f"if ({self.symbol}(calls + {call}) != nullptr) return false;"]
