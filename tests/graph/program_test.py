@@ -37,6 +37,21 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual({*program.nodes()}, {"x", "unread", "v", "Tanh", "y"})
         self.assertEqual(program.kept(), {"x", "unread", "y"})
 
+    def test_shapes_in_functions(self) -> None:
+        """Protects loops that collectives changed: an edited function keeps no shapes, and has those that its arguments give."""
+        import tensorflow as tf
+
+        from tfaot.graph.functions import EditableFunction
+        from tfaot.graph.splice import shapes_in
+
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [2, 3], "x")
+            tf.identity(tf.function(lambda x: tf.reduce_sum(tf.sin(x), 0))(x), "y")
+        program = self.program(graph, config_of(["x:0"], [np.ones((2, 3), "float32")], ["y:0"]))
+        (function,) = program.graph.library.function
+        edited = EditableFunction(function, {function.signature.name: function}).function("edited")
+        self.assertEqual(shapes_in(program, edited, [(5, 7)])("Sum:0"), (7,))
+
     def test_order_of_effects(self) -> None:
         """What waits for a variable's update still does, and what waits only for values no longer does."""
         import tensorflow as tf

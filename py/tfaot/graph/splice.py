@@ -179,7 +179,7 @@ def shapes_in(
             for name, variable in variables.items():
                 function.node_def.add().CopyFrom(variable)
                 function.node_def[-1].name = f"{name}/handle"
-        inner = function_def_to_graph.function_def_to_graph(function, shapes)
+        inner = function_def_to_graph.function_def_to_graph(function, input_shapes=shapes)
     return {
         tensor.name: shape_of(tensor.shape) for operation in inner.get_operations() for tensor in operation.outputs
     }.get
