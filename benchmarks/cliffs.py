@@ -119,7 +119,7 @@ def main() -> None:
 
 def chart(name: str, points: Mapping[str, float]) -> str:
     """Returns a plot of an operation's costs by the number of columns, in Markdown."""
-    lengths = [int(each.split(" x ")[1]) for each in points if each.startswith(f"{DRAWN} x ")]
+    lengths = [int(point.split(" x ")[1]) for point in points if point.startswith(f"{DRAWN} x ")]
     long = [columns for columns in lengths if columns >= 15]
     costs = [points[f"{DRAWN} x {columns}"] for columns in long]
     return f"""\

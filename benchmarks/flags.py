@@ -82,7 +82,7 @@ SETS: dict[str, tuple[str, bool, str]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Effect:
     """A variant of a model compared with the default."""
 
     ratio: summary.Ratio
@@ -100,7 +100,7 @@ class Model:
     name: str
     microseconds: float
     """Time of the default."""
-    found: dict[str, Found]
+    effects: dict[str, Effect]
     missing: dict[str, str]
     """Variants that couldn't be built or run, and why."""
 
@@ -167,7 +167,7 @@ def measure(
         ratio = summary.best_ratio(rounds[variant_name], {DEFAULT.name: rounds[DEFAULT.name]})
         measured = results[0].measured[variant_name]
         if ratio is not None:
-            measured_variants[variant_name] = Found(ratio, measured.difference.largest, measured.size)
+            measured_variants[variant_name] = Effect(ratio, measured.difference.largest, measured.size)
     return Model(name, summary.times(rounds[DEFAULT.name]).minimum, measured_variants, missing)
 
 
@@ -183,7 +183,7 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
     titles = [catalog.MODELS[model.name].title for model in models]
     gains, differences = [], []
     for variant in wanted:
-        results = [model.found.get(variant.name) for model in models]
+        results = [model.effects.get(variant.name) for model in models]
         words = " ".join(f"`{flag}`" for flag in variant.xla_flags)
         if not any(results):
             continue

@@ -264,8 +264,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, (model, function) in models().items():
             if name in flags.models:
-                found = measured(name, model, function, flags.rounds, pathlib.Path(folder))
-                results[name] = {peer: {str(length): time for length, time in by.items()} for peer, by in found.items()}
+                times = measured(name, model, function, flags.rounds, pathlib.Path(folder))
+                results[name] = {peer: {str(length): time for length, time in by.items()} for peer, by in times.items()}
     print("\n".join(rows(results)))
     for name, peers in results.items():
         ratios = {

@@ -23,7 +23,7 @@ class Shape:
     """A tensor's sizes."""
 
     sizes: tuple[int, ...]
-    given: bool = False
+    is_input: bool = False
     """Whether it is the model's input or a view of it, which needs no gradient."""
 
 
@@ -35,7 +35,7 @@ class WorkOps:
         self.flops = 0
 
     def _product(self, x: Shape, multiply_adds: int) -> None:
-        times = 1 if not self._training else 2 if x.given else 3
+        times = 1 if not self._training else 2 if x.is_input else 3
         self.flops += 2 * multiply_adds * times
 
     def dense(self, x: Shape, units: int, name: str, activation: str = "") -> Shape:
@@ -95,7 +95,7 @@ class WorkOps:
         return Shape((x.sizes[0], x.sizes[-1]))
 
     def flatten(self, x: Shape) -> Shape:
-        return Shape((x.sizes[0], math.prod(x.sizes[1:])), x.given)
+        return Shape((x.sizes[0], math.prod(x.sizes[1:])), x.is_input)
 
     def lstm(self, x: Shape, units: int, name: str) -> Shape:
         del name
@@ -142,7 +142,7 @@ class WorkOps:
 
     def rows(self, x: Shape, start: int, count: int) -> Shape:
         del start
-        return Shape((x.sizes[0], count, x.sizes[2]), x.given)
+        return Shape((x.sizes[0], count, x.sizes[2]), x.is_input)
 
     def join(self, values: list[Shape]) -> Shape:
         batch, _, width = values[0].sizes
@@ -167,7 +167,7 @@ def _convolved(x: Shape, size: int, stride: int, pad: str | int) -> tuple[int, i
 def flops(model: Model) -> int:
     """Returns the floating-point operations of a call."""
     ops = WorkOps(training=bool(model.optimizer))
-    model.body(ops, Shape((model.batch, *model.shape), given=True))
+    model.body(ops, Shape((model.batch, *model.shape), is_input=True))
     return ops.flops
 
 

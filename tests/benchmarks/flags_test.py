@@ -53,9 +53,9 @@ class FlagsTest(unittest.TestCase):
             "mlp", f"{EXPORTED}/mlp_aot", Builder(self.folder, PACKAGES), wanted, plan, self.folder, starts=2
         )
         self.assertGreater(model.microseconds, 0)
-        self.assertEqual([*model.found], ["width_128"])
-        self.assertLess(model.found["width_128"].difference, 1e-5)
-        self.assertGreater(model.found["width_128"].size, 10_000)
+        self.assertEqual([*model.effects], ["width_128"])
+        self.assertLess(model.effects["width_128"].difference, 1e-5)
+        self.assertGreater(model.effects["width_128"].size, 10_000)
         self.assertEqual(
             model.missing,
             {
@@ -90,7 +90,7 @@ class FlagsTest(unittest.TestCase):
 
     def test_page(self) -> None:
         """Times, what a flag does, differences, and what couldn't be measured each have a table."""
-        result = flags.Found(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
+        result = flags.Effect(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
         models = [
             flags.Model("mlp", 0.25, {"fast_math": result}, {"ynn": "it is off"}),
             flags.Model("fc", 12.0, {}, {}),

@@ -10,6 +10,7 @@ import dataclasses
 import struct
 from collections.abc import Sequence
 
+from tfaot.core import elf
 from tfaot.core.errors import TfaotError
 
 ALIGNMENT = 64
@@ -95,11 +96,6 @@ def _string(data: bytes, at: int) -> bytes:
     return data[at : data.index(b"\0", at)]
 
 
-_ELF = b"\x7fELF\x02\x01"
-"""ELF, 64 bits, little endian."""
-_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
-_ELF_SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATABLE, _PROGBITS, _SYMTAB, _STRTAB, _NOBITS, _ALLOC, _OBJECT, _GLOBAL = 1, 1, 2, 3, 8, 2, 1, 1
 
 
@@ -118,9 +114,9 @@ class _Section:
 
 
 def _read_elf(data: bytes) -> _Parts:
-    header = _ELF_HEADER.unpack_from(data)
+    header = elf.HEADER.unpack_from(data)
     kind, start, count = header[1], header[6], header[12]
-    sections = [_Section(*_ELF_SECTION.unpack_from(data, start + index * _ELF_SECTION.size)) for index in range(count)]
+    sections = [_Section(*elf.SECTION.unpack_from(data, start + index * elf.SECTION.size)) for index in range(count)]
     symtab = next(section for section in sections if section.kind == _SYMTAB)
     if kind != _RELOCATABLE:
         raise _NOT_ONE
@@ -128,8 +124,8 @@ def _read_elf(data: bytes) -> _Parts:
         raise _MORE
     strings = sections[symtab.link].offset
     symbols = []
-    for index in range(symtab.size // _ELF_SYMBOL.size):
-        name, info, _, at, value, size = _ELF_SYMBOL.unpack_from(data, symtab.offset + index * _ELF_SYMBOL.size)
+    for index in range(symtab.size // elf.SYMBOL.size):
+        name, info, _, at, value, size = elf.SYMBOL.unpack_from(data, symtab.offset + index * elf.SYMBOL.size)
         if info & 15 == _OBJECT:
             symbols.append((at, Symbol(_string(data, strings + name), value, size)))
     held = {i: (s.offset, s.size) for i, s in enumerate(sections) if s.kind == _PROGBITS and s.flags & _ALLOC}
@@ -138,21 +134,21 @@ def _read_elf(data: bytes) -> _Parts:
 
 def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:
     names = bytearray(b"\0")
-    table = _ELF_SYMBOL.pack(0, 0, 0, 0, 0, 0)
+    table = elf.SYMBOL.pack(0, 0, 0, 0, 0, 0)
     for symbol in symbols:
-        table += _ELF_SYMBOL.pack(len(names), _GLOBAL << 4 | _OBJECT, 0, 1, symbol.start, symbol.size)
+        table += elf.SYMBOL.pack(len(names), _GLOBAL << 4 | _OBJECT, 0, 1, symbol.start, symbol.size)
         names += symbol.name + b"\0"
     parts: list[tuple[_Section, bytes | bytearray]] = []
     section_name, section_alignment = _elf_section(len(contents))
     for name, kind, flags, part, link, info, alignment, entry in (
         (section_name, _PROGBITS, _ALLOC, contents, 0, 0, section_alignment, 0),
         (b".note.GNU-stack", _PROGBITS, 0, b"", 0, 0, 1, 0),
-        (b".symtab", _SYMTAB, 0, table, 4, 1, 8, _ELF_SYMBOL.size),
+        (b".symtab", _SYMTAB, 0, table, 4, 1, 8, elf.SYMBOL.size),
         (b".strtab", _STRTAB, 0, names, 0, 0, 1, 0),
     ):
         parts.append((_Section(len(names), kind, flags, 0, 0, 0, link, info, alignment, entry), part))
         names += name + b"\0"
-    out = bytearray(_ELF_HEADER.size)
+    out = bytearray(elf.HEADER.size)
     sections = [_Section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
     for section, part in parts:
         # Only linked programs need the section at a multiple of its own alignment in the file.
@@ -160,11 +156,11 @@ def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> b
         sections.append(dataclasses.replace(section, offset=len(out), size=len(part)))
         out += part
     out += b"\0" * (-len(out) % 8)
-    header = list(_ELF_HEADER.unpack_from(template))
+    header = list(elf.HEADER.unpack_from(template))
     header[6], header[12], header[13] = len(out), len(sections), len(sections) - 1
-    out[: _ELF_HEADER.size] = _ELF_HEADER.pack(*header)
+    out[: elf.HEADER.size] = elf.HEADER.pack(*header)
     for section in sections:
-        out += _ELF_SECTION.pack(*dataclasses.astuple(section))
+        out += elf.SECTION.pack(*dataclasses.astuple(section))
     return bytes(out)
 
 
@@ -314,5 +310,5 @@ def _write_coff(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> 
     )
 
 
-_READERS = {_ELF: _read_elf, _MACHO: _read_macho, _COFF: _read_coff}
-_WRITERS = {_ELF: _write_elf, _MACHO: _write_macho, _COFF: _write_coff}
+_READERS = {elf.START: _read_elf, _MACHO: _read_macho, _COFF: _read_coff}
+_WRITERS = {elf.START: _write_elf, _MACHO: _write_macho, _COFF: _write_coff}
