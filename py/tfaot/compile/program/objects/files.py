@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from tfaot.core import elf
 from tfaot.core.errors import TfaotError
@@ -92,6 +93,10 @@ def _padded(data: bytes, to: int) -> bytes:
     return data + b"\0" * (-len(data) % to)
 
 
+def _records(kind: struct.Struct, data: bytes, at: int, count: int) -> list[tuple[Any, ...]]:
+    return [kind.unpack_from(data, at + index * kind.size) for index in range(count)]
+
+
 def _string(data: bytes, at: int) -> bytes:
     return data[at : data.index(b"\0", at)]
 
@@ -116,7 +121,7 @@ class _Section:
 def _read_elf(data: bytes) -> _Parts:
     header = elf.HEADER.unpack_from(data)
     kind, start, count = header[1], header[6], header[12]
-    sections = [_Section(*elf.SECTION.unpack_from(data, start + index * elf.SECTION.size)) for index in range(count)]
+    sections = [_Section(*fields) for fields in _records(elf.SECTION, data, start, count)]
     symtab = next(section for section in sections if section.kind == _SYMTAB)
     if kind != _RELOCATABLE:
         raise _NOT_ONE
@@ -124,8 +129,8 @@ def _read_elf(data: bytes) -> _Parts:
         raise _MORE
     strings = sections[symtab.link].offset
     symbols = []
-    for index in range(symtab.size // elf.SYMBOL.size):
-        name, info, _, at, value, size = elf.SYMBOL.unpack_from(data, symtab.offset + index * elf.SYMBOL.size)
+    records = _records(elf.SYMBOL, data, symtab.offset, symtab.size // elf.SYMBOL.size)
+    for name, info, _, at, value, size in records:
         if info & 15 == _OBJECT:
             symbols.append((at, Symbol(_string(data, strings + name), value, size)))
     held = {i: (s.offset, s.size) for i, s in enumerate(sections) if s.kind == _PROGBITS and s.flags & _ALLOC}
@@ -194,12 +199,10 @@ def _read_macho(data: bytes) -> _Parts:
     for kind, at, _ in _macho_commands(data):
         if kind == _LC_SEGMENT:
             first, count = at + _MACHO_SEGMENT.size, _MACHO_SEGMENT.unpack_from(data, at)[9]
-            sections += [_MACHO_SECTION.unpack_from(data, first + i * _MACHO_SECTION.size) for i in range(count)]
+            sections += _records(_MACHO_SECTION, data, first, count)
         elif kind == _LC_SYMTAB:
             _, _, table, count, strings, _ = _MACHO_SYMTAB.unpack_from(data, at)
-            for name, tag, section, _, value in (
-                _MACHO_SYMBOL.unpack_from(data, table + i * _MACHO_SYMBOL.size) for i in range(count)
-            ):
+            for name, tag, section, _, value in _records(_MACHO_SYMBOL, data, table, count):
                 if not tag & _N_STAB and tag & _N_EXTERNAL:
                     symbols.append((section, value, _c_name(_string(data, strings + name))))
     moved = [(index, Symbol(name, value - sections[index - 1][2], 0)) for index, value, name in symbols]
@@ -268,10 +271,7 @@ _COFF_READ_ONLY = 0x40000040
 def _read_coff(data: bytes) -> _Parts:
     header = _COFF_HEADER.unpack_from(data)
     count, table, entries, optional = header[1], header[3], header[4], header[5]
-    sections = [
-        _COFF_SECTION.unpack_from(data, _COFF_HEADER.size + optional + index * _COFF_SECTION.size)
-        for index in range(count)
-    ]
+    sections = _records(_COFF_SECTION, data, _COFF_HEADER.size + optional, count)
     strings = table + entries * _COFF_SYMBOL.size
     symbols = []
     index = 0
