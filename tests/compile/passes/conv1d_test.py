@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Sequence
 from typing import Any
 
@@ -189,3 +190,7 @@ class Conv1dTest(PassTest):
         config = config_of(["x0:0"], [x], [y.name])
         for passes, want in ((["fold_batch_norm"], 0), (["conv1d", "fold_batch_norm"], 1)):
             self.assertEqual(table.apply(graph.as_graph_def(), config, passes).places["fold_batch_norm"], want)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unittest
 from typing import Any
 
 import numpy as np
@@ -66,3 +67,7 @@ class ErfcTest(PassTest):
         self.assertEqual(self.rewritten(NAME, tf.math.erfc, x.astype(np.float64)), 0)
         self.assertEqual(self.rewritten(NAME, tf.math.erfc, x.astype(np.float16)), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: tf.nn.gelu(x, approximate=True) + tf.math.erf(x), x), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable
 from typing import Any
 
@@ -88,3 +89,7 @@ class ShortProductsTest(PassTest):
         self.assertEqual(self.loop(1, lambda matrix: tf.constant(WEIGHTS)), 1)
         self.assertEqual(self.loop(2, lambda matrix: matrix), 0)
         self.assertEqual(self.loop(1, lambda matrix: matrix, WEIGHTS), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,7 @@ class MaxPoolsTest(PassTest):
             return [y, tf.gradients(tf.reduce_sum(y * y), x)[0]]
 
         self.assertEqual(self.rewritten(NAME, net, normal(1, 8, 8, 8)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from typing import Any
 
 import numpy as np
@@ -63,3 +64,7 @@ class PoolGradientsTest(PassTest):
         ):
             self.assertEqual(self.changed(normal(*shape), size, stride, padding), 0, (shape, size))
         self.assertEqual(self.changed(normal(1, 8, 8, 8, dtype="float16"), 2, 2), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

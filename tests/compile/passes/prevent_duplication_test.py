@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unittest
 from typing import Any
 
 import numpy as np
@@ -82,3 +83,7 @@ class ResidualsTest(PassTest):
             return [y, tf.gradients(y, x)[0]]
 
         self.assertGreater(self.rewritten(NAME, net, normal(4, 8)), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unittest
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,7 @@ class ChannelSumsTest(PassTest):
             return [y, tf.gradients(y * y, x)[0]]
 
         self.assertGreaterEqual(self.rewritten(NAME, block, normal(2, 8, 8, 12)), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unittest
 from typing import Any
 
 import numpy as np
@@ -101,3 +102,7 @@ class RowSumsTest(PassTest):
             return [y, tf.gradients(y * y, x)[0]]
 
         self.assertGreaterEqual(self.rewritten(NAME, norm, normal(4, 64)), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,7 @@ class HeadProductsTest(PassTest):
             )
 
         self.assertEqual(self.rewritten(NAME, net, normal(1, 1, 4, 32), normal(1, 65, 4, 32)), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
