@@ -1,6 +1,7 @@
-// Eigenvalues and vectors of symmetric tridiagonal matrices, divided and
-// conquered (Cuppen; Gu and Eisenstat): a matrix is two smaller ones and a
-// matrix of rank one, so most of the work is in matrix products.
+// Eigenvalues and vectors of symmetric tridiagonal matrices, and singular ones
+// of bidiagonal matrices, divided and conquered (Cuppen; Gu and Eisenstat): a
+// matrix is two smaller ones and a matrix of rank one, so most of the work is
+// in matrix products.
 //
 // Values are float64. Nothing here allocates or has state.
 #ifndef TFAOT_KERNELS_DIVIDE_H_
@@ -153,13 +154,107 @@ bool Diagonalize(std::int64_t size, double* d, double* e,
   return true;
 }
 
+// The singular values d[size] of a bidiagonal matrix. Rotates rows, which are
+// left and right singular vectors. Returns whether it converged.
+template <typename R>
+bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
+                     Rotations<R>& left, Rotations<R>& right) {
+  constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 4;
+  // `above[i]` is beside d[i].
+  double* const above = e - 1;
+  double norm = 0;
+  for (std::int64_t i = 0; i < size; ++i) {
+    norm = std::max(norm, std::abs(d[i]) + (i > 0 ? std::abs(above[i]) : 0.0));
+  }
+  const double least = kEpsilon * norm;
+  for (std::int64_t k = size - 1; k >= 0; --k) {
+    for (int iteration = 0;; ++iteration) {
+      std::int64_t l = k;
+      bool zero = false;
+      for (; l > 0; --l) {
+        if (std::abs(above[l]) <= least) break;
+        if (std::abs(d[l - 1]) <= least) {
+          zero = true;
+          break;
+        }
+      }
+      if (zero) {
+        // The row of a zero on the diagonal becomes zero.
+        double c = 0, s = 1;
+        for (std::int64_t i = l; i <= k; ++i) {
+          const double f = s * above[i];
+          above[i] *= c;
+          if (std::abs(f) <= least) break;
+          const double h = Length(f, d[i]);
+          c = d[i] / h;
+          s = -f / h;
+          d[i] = h;
+          // Not neighbours, so one at a time.
+          left.Begin(l - 1, i - l + 1);
+          left.Add(c, s);
+        }
+      }
+      if (l == k) break;
+      if (iteration == kIterations) return false;
+      double x = d[l];
+      const double y_k = d[k - 1], z_k = d[k];
+      double g = k - 1 > l ? above[k - 1] : 0;
+      double h = above[k];
+      double f =
+          ((y_k - z_k) * (y_k + z_k) + (g - h) * (g + h)) / (2 * h * y_k);
+      g = Length(f, 1);
+      f = ((x - z_k) * (x + z_k) + h * (y_k / (f + std::copysign(g, f)) - h)) /
+          x;
+      double c = 1, s = 1;
+      right.Begin(l, 1);
+      left.Begin(l, 1);
+      for (std::int64_t j = l; j < k; ++j) {
+        g = above[j + 1];
+        double y = d[j + 1];
+        h = s * g;
+        g = c * g;
+        double z = Length(f, h);
+        if (j > l) above[j] = z;
+        c = z != 0 ? f / z : 1;
+        s = z != 0 ? h / z : 0;
+        f = x * c + g * s;
+        g = g * c - x * s;
+        h = y * s;
+        y *= c;
+        right.Add(c, s);
+        z = Length(f, h);
+        d[j] = z;
+        c = z != 0 ? f / z : 1;
+        s = z != 0 ? h / z : 0;
+        left.Add(c, s);
+        f = c * g + s * y;
+        x = c * y - s * g;
+      }
+      if (l > 0) above[l] = 0;
+      above[k] = f;
+      d[k] = x;
+    }
+  }
+  left.Apply();
+  right.Apply();
+  return true;
+}
+
 // The equation 1 + rho * sum of z[i]^2 / (d[i] - x) = 0, whose solutions lie
-// between neighboring poles d, and behind the last one.
+// between neighboring poles d, and behind the last one. With kSquares, poles
+// are d[i]^2.
+template <bool kSquares>
 struct SecularEquation {
   std::int64_t count;
   const double* d;  // ascending
   const double* z;
   double rho;
+
+  // The difference of two poles.
+  template <typename V>
+  static TFAOT_INLINE V Gap(V a, V b) {
+    return kSquares ? (a - b) * (a + b) : a - b;
+  }
 
   // What poles first .. last contribute at `origin` + x.
   struct Sum {
@@ -174,13 +269,13 @@ struct SecularEquation {
     std::int64_t i = first;
     for (; i + kWidth <= last; i += kWidth) {
       const V weight = Load(z + i);
-      const V ratio = weight / ((Load(d + i) - All<V>(origin)) - All<V>(x));
+      const V ratio = weight / (Gap(Load(d + i), All<V>(origin)) - All<V>(x));
       value = MultiplyAdd(weight, ratio, value);
       slope = MultiplyAdd(ratio, ratio, slope);
     }
     Sum sum = {0, 0};
     for (; i < last; ++i) {
-      const double ratio = z[i] / ((d[i] - origin) - x);
+      const double ratio = z[i] / (Gap(d[i], origin) - x);
       sum.value += z[i] * ratio;
       sum.slope += ratio * ratio;
     }
@@ -191,7 +286,7 @@ struct SecularEquation {
     return {rho * sum.value, rho * sum.slope};
   }
 
-  // Sets solution j: the sum of `origin`, the pole that is nearer, and x.
+  // Sets solution j: the sum of x and the pole that is nearer, of `origin`.
   // `tolerance` is how exact weights are.
   void Solve(std::int64_t j, double tolerance, double& origin,
              double& x) const {
@@ -208,7 +303,7 @@ struct SecularEquation {
         return;
       }
     } else {
-      const double half = (d[j + 1] - d[j]) / 2;
+      const double half = Gap(d[j + 1], d[j]) / 2;
       const double middle = 1 + Add(0, j + 1, origin, half).value +
                             Add(j + 1, count, origin, half).value;
       high = half;
@@ -230,8 +325,8 @@ struct SecularEquation {
         return;
       }
       (f < 0 ? low : high) = x;
-      const double one = (d[pole] - origin) - x;
-      const double other = (d[pole + 1] - origin) - x;
+      const double one = Gap(d[pole], origin) - x;
+      const double other = Gap(d[pole + 1], origin) - x;
       const double a =
           (one + other) * f - one * other * (left.slope + right.slope);
       const double b = one * other * f;
@@ -253,23 +348,26 @@ struct SecularEquation {
   }
 };
 
-template <typename R>
+template <typename R, bool kSingular = false>
 struct Conquest {
   // Below, rotations take less time.
   static constexpr std::int64_t kBase = 32;
   static constexpr std::int64_t kDoubles = 8;  // for each value
   static constexpr std::int64_t kIndices = 3;
+  using Equation = SecularEquation<kSingular>;
 
-  Matrix<R> q;            // rows become vectors
+  Matrix<R> q;            // rows become vectors, or right singular vectors
   double* doubles;        // kDoubles * size
   std::int64_t* indices;  // kIndices * size
   Matrix<R> factors;      // size * size
   Matrix<R> halves;       // size * size
   Rotations<R>* rotations;
   ThreadPool* threads;
+  Matrix<R> left = {};  // rows become left singular vectors
+  Rotations<R>* left_rotations = nullptr;
 
-  // Replaces d[size] by values and the identity in q by vectors, both in any
-  // order. Returns whether it converged.
+  // Replaces d[size] by eigenvalues and the identity in q by vectors, both in
+  // any order. Returns whether it converged.
   bool Divide(std::int64_t begin, std::int64_t size, double* d,
               double* e) const {
     if (size <= kBase) {
@@ -285,25 +383,81 @@ struct Conquest {
         !Divide(begin + half, size - half, d, e)) {
       return false;
     }
-    Merge(size, half, d + begin, beside, q.part(begin, begin));
+    const double root = std::sqrt(0.5);
+    Merge(begin, size, half, d, root, std::copysign(root, beside),
+          2 * std::abs(beside), false);
     return true;
   }
 
-  // Joins two matrices beside each other on the diagonal.
-  void Merge(std::int64_t size, std::int64_t half, double* d, double beside,
-             Matrix<R> rows) const {
+  // The same for singular values, none of which is negative. With `zero`, the
+  // last row is zero. Then the last value is zero, and the last left vector
+  // stays as it is.
+  bool DivideBoth(std::int64_t begin, std::int64_t size, bool zero, double* d,
+                  double* e) const {
+    if (size <= kBase) {
+      const std::int64_t last = size - 1;
+      rotations->rows = q.part(begin, begin);
+      left_rotations->rows = left.part(begin, begin);
+      rotations->width = left_rotations->width = size;
+      d += begin, e += begin;
+      if (zero) {
+        // Rotations make the last column zero, too.
+        double f = e[last - 1];
+        for (std::int64_t i = last; i-- > 0 && f != 0;) {
+          const double length = Length(d[i], f), c = d[i] / length;
+          const double s = f / length;
+          d[i] = length;
+          rotations->Begin(i, last - i);
+          rotations->Add(c, s);
+          if (i == 0) break;
+          f = -s * e[i - 1];
+          e[i - 1] *= c;
+        }
+      }
+      if (!DiagonalizeBoth(size - zero, d, e, *left_rotations, *rotations)) {
+        return false;
+      }
+      for (std::int64_t i = 0; i < size; ++i) {
+        if (!std::signbit(d[i])) continue;
+        d[i] = -d[i];
+        ScaleRow(size, R(-1), rotations->rows.row(i));
+      }
+      return true;
+    }
+    // Without its row `middle`, the matrix is two.
+    const std::int64_t half = size / 2, middle = begin + half - 1;
+    const double on = d[middle], above = e[middle];
+    d[middle] = 0;
+    if (!DivideBoth(begin, half, true, d, e) ||
+        !DivideBoth(begin + half, size - half, zero, d, e)) {
+      return false;
+    }
+    Merge(begin, size, half, d, on, above, 1, zero);
+    return true;
+  }
+
+  // Joins two matrices beside each other on the diagonal, and a matrix of rank
+  // one: rho times the square of a vector with two values, `low` and `high`, or
+  // row half - 1 with these values. With `zero`, the last value is kept.
+  void Merge(std::int64_t begin, std::int64_t size, std::int64_t half,
+             double* d, double low, double high, double rho, bool zero) const {
+    const Matrix<R> rows = q.part(begin, begin);
+    d += begin;
     double* const z = doubles;
     std::int64_t* const order = indices;
+    const std::int64_t middle = half - 1;
     double most = 0, weight = 0;
+    std::int64_t sorted = 0;
     for (std::int64_t i = 0; i < size; ++i) {
-      const double value = i < half ? rows.at(i, half - 1) : rows.at(i, half);
-      z[i] = std::sqrt(0.5) * (i >= half && beside < 0 ? -value : value);
+      z[i] = i < half ? low * static_cast<double>(rows.at(i, half - 1))
+                      : high * static_cast<double>(rows.at(i, half));
       most = std::max(most, std::abs(d[i]));
       weight = std::max(weight, std::abs(z[i]));
-      order[i] = i;
+      if (kSingular && (i == middle || (zero && i == size - 1))) continue;
+      order[sorted++] = i;
     }
-    const double rho = 2 * std::abs(beside);
-    std::sort(order, order + size,
+    if (kSingular) weight = std::max(std::abs(low), std::abs(high));
+    std::sort(order, order + sorted,
               [=](std::int64_t a, std::int64_t b) { return d[a] < d[b]; });
     // Vectors with a small weight stay, and of two with nearly the same value,
     // one can be turned so that it has none. Rows of the others are marked by
@@ -315,10 +469,27 @@ struct Conquest {
     std::int64_t* const kind = indices + 2 * size;
     for (std::int64_t i = 0; i < size; ++i) kind[i] = i < half ? 0 : 2;
     std::int64_t count = 0;
-    for (std::int64_t i = 0; i < size; ++i) {
+    if constexpr (kSingular) {
+      if (tolerance == 0) return;
+      if (zero) {
+        const double length = Length(z[middle], z[size - 1]);
+        if (length > 0) {
+          Turn(size, static_cast<R>(z[middle] / length),
+               static_cast<R>(z[size - 1] / length), rows.row(middle),
+               rows.row(size - 1));
+        }
+        z[middle] = length;
+        kind[middle] = 1;
+      }
+      // The value zero of the row is the first pole.
+      if (std::abs(z[middle]) < tolerance) z[middle] = tolerance;
+      kept[count++] = middle;
+    }
+    for (std::int64_t i = 0; i < sorted; ++i) {
       const std::int64_t next = order[i];
       if (rho * std::abs(z[next]) <= tolerance) continue;
-      if (count > 0) {
+      if (kSingular) d[next] = std::max(d[next], tolerance / 2);
+      if (count > kSingular) {
         const std::int64_t last = kept[count - 1];
         const double length = std::sqrt(z[last] * z[last] + z[next] * z[next]);
         const double c = z[next] / length, s = -z[last] / length;
@@ -329,9 +500,14 @@ struct Conquest {
           if (kind[last] != kind[next]) kind[next] = 1;
           Turn(size, static_cast<R>(c), static_cast<R>(s), rows.row(last),
                rows.row(next));
-          const double low = d[last], high = d[next];
-          d[last] = low * c * c + high * s * s;
-          d[next] = low * s * s + high * c * c;
+          if constexpr (kSingular) {
+            const Matrix<R> others = left.part(begin, begin);
+            Turn(size, static_cast<R>(c), static_cast<R>(s), others.row(last),
+                 others.row(next));
+          }
+          const double less = d[last], more = d[next];
+          d[last] = less * c * c + more * s * s;
+          d[next] = less * s * s + more * c * c;
           --count;
         }
       }
@@ -349,11 +525,15 @@ struct Conquest {
       poles[i] = d[kept[i]];
       weights[i] = z[kept[i]];
     }
-    const SecularEquation equation = {count, poles, weights, rho};
+    const Equation equation = {count, poles, weights, rho};
     const double unit =
         static_cast<double>(std::numeric_limits<R>::epsilon()) / 16;
     for (std::int64_t j = 0; j < count; ++j) {
       equation.Solve(j, std::max(unit, 4e-16 * 4), origins[j], offsets[j]);
+      if constexpr (kSingular) {
+        offsets[j] /=
+            std::sqrt(origins[j] * origins[j] + offsets[j]) + origins[j];
+      }
     }
     FindWeights(count, poles, weights, origins, offsets, exact);
     // Rows are grouped by where they aren't zero. The others come last, with
@@ -365,27 +545,42 @@ struct Conquest {
         if (kind[kept[i]] != group) continue;
         grouped_poles[at] = poles[i];
         grouped[at] = exact[i];
-        std::copy_n(rows.row(kept[i]), size, halves.row(at++));
+        order[at++] = kept[i];
       }
       groups[group + 1] = at;
     }
     for (std::int64_t i = 0; i < count; ++i) kind[kept[i]] = 3;
     for (std::int64_t i = 0; i < size; ++i) {
       if (kind[i] == 3) continue;
-      std::copy_n(rows.row(i), size, halves.row(at));
-      z[at++] = d[i];
+      z[at] = d[i];
+      order[at++] = i;
     }
-    for (std::int64_t i = count; i < size; ++i) {
-      std::copy_n(halves.row(i), size, rows.row(i));
-      d[i] = z[i];
-    }
-    for (std::int64_t j = 0; j < count; ++j) {
-      d[j] = origins[j] + offsets[j];
-      FillFactors(count, grouped_poles, grouped, origins[j], offsets[j],
-                  factors.row(j));
-    }
-    Multiply(count, half, 0, groups[2], rows, 0);
-    Multiply(count, size - half, groups[1], count, rows, half);
+    std::copy(z + count, z + size, d + count);
+    for (std::int64_t j = 0; j < count; ++j) d[j] = origins[j] + offsets[j];
+    const auto update = [&](Matrix<R> vectors, bool of_left) {
+      for (std::int64_t i = 0; i < size; ++i) {
+        std::copy_n(vectors.row(order[i]), size, halves.row(i));
+      }
+      for (std::int64_t i = count; i < size; ++i) {
+        std::copy_n(halves.row(i), size, vectors.row(i));
+      }
+      for (std::int64_t j = 0; j < count; ++j) {
+        FillFactors(count, grouped_poles, grouped, origins[j], offsets[j],
+                    of_left, factors.row(j));
+      }
+      Multiply(count, half, 0, groups[2], vectors, 0);
+      Multiply(count, size - half, groups[1], count, vectors, half);
+    };
+    update(rows, false);
+    if constexpr (kSingular) update(left.part(begin, begin), true);
+  }
+
+  // The pole of a solution minus another, exact where they are close.
+  template <typename V>
+  static TFAOT_INLINE V Distance(double origin, double offset, V pole) {
+    const V above = (All<V>(origin) - pole) + All<V>(offset);
+    if (!kSingular) return above;
+    return above * ((All<V>(origin) + pole) + All<V>(offset));
   }
 
   // Weights of which these solutions are the exact ones, up to a factor.
@@ -397,9 +592,9 @@ struct Conquest {
       const V pole = LoadAs<V>(poles + i);
       V product = All<V>(1.0);
       for (std::int64_t j = 0; j < count; ++j) {
-        const V above = (All<V>(origins[j]) - pole) + All<V>(offsets[j]);
-        const V gap = All<V>(poles[j]) - pole;
-        product = product * (above / (gap == V{} ? All<V>(1.0) : gap));
+        const V gap = Equation::Gap(All<V>(poles[j]), pole);
+        product = product * (Distance(origins[j], offsets[j], pole) /
+                             (gap == V{} ? All<V>(1.0) : gap));
       }
       Store(exact + i, product);
     };
@@ -416,22 +611,26 @@ struct Conquest {
   // The vector of a solution, of length 1.
   void FillFactors(std::int64_t count, const double* poles,
                    const double* weights, double origin, double offset,
-                   R* to) const {
+                   bool of_left, R* to) const {
     double* const row = doubles;
     double squares = 0;
-    std::int64_t i = 0;
-    using V = Vector<double>;
-    V sums = {};
-    for (; i + kLanes<double> <= count; i += kLanes<double>) {
-      const V value = Load(weights + i) /
-                      ((Load(poles + i) - All<V>(origin)) - All<V>(offset));
+    const auto fill = [&](auto zero, std::int64_t i) {
+      using V = decltype(zero);
+      const V pole = LoadAs<V>(poles + i);
+      V value = LoadAs<V>(weights + i) / -Distance(origin, offset, pole);
+      // The row of the pole zero is the vector of rank one's.
+      if (kSingular && of_left) {
+        value = pole == V{} ? All<V>(-1.0) : pole * value;
+      }
       Store(row + i, value);
-      sums = MultiplyAdd(value, value, sums);
+      return value * value;
+    };
+    std::int64_t i = 0;
+    Vector<double> sums = {};
+    for (; i + kLanes<double> <= count; i += kLanes<double>) {
+      sums = sums + fill(Vector<double>{}, i);
     }
-    for (; i < count; ++i) {
-      row[i] = weights[i] / ((poles[i] - origin) - offset);
-      squares += row[i] * row[i];
-    }
+    for (; i < count; ++i) squares += fill(0.0, i);
     for (int lane = 0; lane < kLanes<double>; ++lane) squares += sums[lane];
     const double by = 1 / std::sqrt(squares);
     for (i = 0; i < count; ++i) to[i] = static_cast<R>(row[i] * by);

@@ -507,7 +507,7 @@ bool Decompose(std::int64_t size, Matrix<T> a, const Context<T>& context) {
         i, size - first, [&](std::int64_t k) { return -Conjugate(a.at(k, i)); },
         a.data + first, a.stride, a.row(i) + first);
     const Real<T> square = RealPart(a.at(i, i));
-    if (!(square > 0) || std::isinf(square)) return false;
+    if (square <= 0) return false;  // NaN and infinity go on, as in LAPACK
     const Real<T> root = std::sqrt(square);
     ScaleRow(size - first, FromParts<T>(1 / root, 0), a.row(i) + first);
     a.at(i, i) = FromParts<T>(root, 0);

@@ -100,7 +100,7 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
       const std::int64_t wide = ReflectorStride(tall);
       const std::int64_t left = linear.others != 0 ? tall : least;
       values = (2 * least + left + 8) * wide + least * ReflectorStride(least) +
-               reflectors(tall, left) + 80 * tall;
+               reflectors(tall, left) + 102 * tall;
       break;
     }
     case Op::kRoot:

@@ -238,92 +238,6 @@ void Bidiagonalize(std::int64_t columns, std::int64_t length, Matrix<T> a,
   }
 }
 
-// The singular values d[size] of a bidiagonal matrix. Rotates rows, which are
-// left and right singular vectors. Returns whether it converged.
-template <typename R>
-bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
-                     Rotations<R>& left, Rotations<R>& right) {
-  constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 4;
-  // `above[i]` is beside d[i].
-  double* const above = e - 1;
-  double norm = 0;
-  for (std::int64_t i = 0; i < size; ++i) {
-    norm = std::max(norm, std::abs(d[i]) + (i > 0 ? std::abs(above[i]) : 0.0));
-  }
-  const double least = kEpsilon * norm;
-  for (std::int64_t k = size - 1; k >= 0; --k) {
-    for (int iteration = 0;; ++iteration) {
-      std::int64_t l = k;
-      bool zero = false;
-      for (; l > 0; --l) {
-        if (std::abs(above[l]) <= least) break;
-        if (std::abs(d[l - 1]) <= least) {
-          zero = true;
-          break;
-        }
-      }
-      if (zero) {
-        // The row of a zero on the diagonal becomes zero.
-        double c = 0, s = 1;
-        for (std::int64_t i = l; i <= k; ++i) {
-          const double f = s * above[i];
-          above[i] *= c;
-          if (std::abs(f) <= least) break;
-          const double h = Length(f, d[i]);
-          c = d[i] / h;
-          s = -f / h;
-          d[i] = h;
-          // Not neighbours, so one at a time.
-          left.Begin(l - 1, i - l + 1);
-          left.Add(c, s);
-        }
-      }
-      if (l == k) break;
-      if (iteration == kIterations) return false;
-      double x = d[l];
-      const double y_k = d[k - 1], z_k = d[k];
-      double g = k - 1 > l ? above[k - 1] : 0;
-      double h = above[k];
-      double f =
-          ((y_k - z_k) * (y_k + z_k) + (g - h) * (g + h)) / (2 * h * y_k);
-      g = Length(f, 1);
-      f = ((x - z_k) * (x + z_k) + h * (y_k / (f + std::copysign(g, f)) - h)) /
-          x;
-      double c = 1, s = 1;
-      right.Begin(l, 1);
-      left.Begin(l, 1);
-      for (std::int64_t j = l; j < k; ++j) {
-        g = above[j + 1];
-        double y = d[j + 1];
-        h = s * g;
-        g = c * g;
-        double z = Length(f, h);
-        if (j > l) above[j] = z;
-        c = z != 0 ? f / z : 1;
-        s = z != 0 ? h / z : 0;
-        f = x * c + g * s;
-        g = g * c - x * s;
-        h = y * s;
-        y *= c;
-        right.Add(c, s);
-        z = Length(f, h);
-        d[j] = z;
-        c = z != 0 ? f / z : 1;
-        s = z != 0 ? h / z : 0;
-        left.Add(c, s);
-        f = c * g + s * y;
-        x = c * y - s * g;
-      }
-      if (l > 0) above[l] = 0;
-      above[k] = f;
-      d[k] = x;
-    }
-  }
-  left.Apply();
-  right.Apply();
-  return true;
-}
-
 // Replaces a[rows][columns] by left singular vectors, values, and the adjoint
 // of right ones; without vectors, by values, where they would be.
 template <typename T>
@@ -357,6 +271,8 @@ void RunSingular(std::int64_t rows, std::int64_t columns, bool all,
   const Matrix<T> pair = {arena.Take(2 * stride), stride};
   auto* const d = reinterpret_cast<double*>(arena.Take(2 * least));
   auto* const e = reinterpret_cast<double*>(arena.Take(2 * least));
+  auto* const memory = reinterpret_cast<double*>(
+      arena.Take(2 * (Conquest<R>::kDoubles + Conquest<R>::kIndices) * least));
   T* const tau = arena.Take(least);
   T* const right_tau = arena.Take(least);
   T* const sums = arena.Take(least);
@@ -373,7 +289,30 @@ void RunSingular(std::int64_t rows, std::int64_t columns, bool all,
     turns[1].rows = short_rows = Identity(least, y);
     turns[0].width = turns[1].width = least;
   }
-  if (!DiagonalizeBoth(least, d, e, turns[0], turns[1])) {
+  bool converged;
+  if (vectors && least > Conquest<R, true>::kBase) {
+    // Squares in parts of the matrix must not vanish.
+    double most = 0;
+    for (std::int64_t i = 0; i < least; ++i) {
+      most = std::max({most, std::abs(d[i]), i > 0 ? std::abs(e[i - 1]) : 0});
+    }
+    for (std::int64_t i = 0; i < least; ++i) {
+      if (std::abs(d[i]) < 1e-40 * most) d[i] = 0;
+      if (i > 0 && std::abs(e[i - 1]) < 1e-40 * most) e[i - 1] = 0;
+    }
+    // The operand isn't needed any more.
+    const Matrix<R> factors = {Parts(a), least};
+    auto* const indices = reinterpret_cast<std::int64_t*>(
+        memory + Conquest<R, true>::kDoubles * least);
+    converged =
+        Conquest<R, true>{
+            short_rows, memory,  indices,   factors,  factors.part(least, 0),
+            &turns[1],  threads, long_rows, &turns[0]}
+            .DivideBoth(0, least, false, d, e);
+  } else {
+    converged = DiagonalizeBoth(least, d, e, turns[0], turns[1]);
+  }
+  if (!converged) {
     return FillNan(first + least + (wide ? count * length : least * least), a);
   }
   for (std::int64_t i = 0; i < least; ++i) {

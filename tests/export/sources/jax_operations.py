@@ -264,6 +264,15 @@ def linear() -> dict[str, Case]:
         eigenvalues, vectors = jnp.linalg.eigh(s)
         return (left * values[..., None, :]) @ right, values, (vectors * eigenvalues) @ vectors.T, eigenvalues
 
+    @jax.jit
+    def _sqrtm(x: Any) -> Any:
+        return jax.scipy.linalg.schur(x, output="complex")[0]
+
+    def roots(w: Any, s: Any) -> Any:
+        batch = jax.vmap(jax.scipy.linalg.sqrtm)(w @ jnp.swapaxes(w, 1, 2) + 2 * jnp.eye(w.shape[1]))
+        parts = batch, jax.scipy.linalg.sqrtm(s), jnp.trace(_sqrtm(s))
+        return [(x.real, x.imag) for x in parts]
+
     def loss(a: Any, b: Any, s: Any) -> Any:
         parts = [jnp.linalg.solve(a, b), jnp.linalg.cholesky(s), jnp.linalg.det(a), products(b, s)[2]]
         return sum(jnp.sum(jnp.sin(part)) for part in parts)
@@ -298,6 +307,7 @@ def linear() -> dict[str, Case]:
         ),
         "general": (general, (w[:, :4], (spd + 1j * a).astype(np.complex64))),
         "products_of_factors": (products, (w, spd)),
+        "square_roots": (roots, (w, spd)),
         "solvers": (
             lambda a, b, s: (
                 jnp.linalg.solve(a, b),

@@ -13,11 +13,13 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
 from tfaot.export.sources import mlir
-from tfaot.export.sources.mlir import MlirError, Type
+from tfaot.export.sources.mlir import MlirError, Signature, Type
 from tfaot.graph.linear import SCHUR
 
 CALL = re.compile(r"stablehlo\.custom_call @lapack_[sdcz](\w+?)(?:_ffi)?\(")
 """A call, and the routine without the letter of its dtype."""
+_ROOT = re.compile(r"^(?P<head>  func\.func private @_sqrtm(?:_\d+)?\(.*)\n(?P<body>(?:    .*\n)+)", re.MULTILINE)
+"""A function with the name of JAX's square root of a matrix."""
 _LOWER, _LEFT, _UNIT, _NONE, _ALL = (ord(letter) for letter in "LLUNA")
 _REFLECTED = "_tfaot_reflected"
 """An attribute of the node with reflectors' factors: the name of the matrix that they come from."""
@@ -55,6 +57,24 @@ def branches(module: str) -> list[str]:
     regions = "\n".join(body).split(f"\n{indent}}}, {{\n")
     done = re.compile(rf"^{indent}  stablehlo\.return\b", re.MULTILINE)
     return ["\n".join([*head, done.sub("    return", region), "  }", "}", ""]) for region in regions]
+
+
+def with_roots(module: str) -> str:
+    """Makes calls of JAX's square roots of matrices, which are a Schur decomposition and a loop over single values."""
+
+    def call(match: re.Match[str]) -> str:
+        signature = Signature.of(match["head"])
+        called = re.findall(r"\bcall @([\w$.-]+?)(?:_\d+)?\(", match["body"])
+        if signature is None or called != ["_schur", "_sqrtm_triu"]:
+            return match[0]
+        (argument,), (result,) = signature.arguments, signature.results
+        lines = match["body"].splitlines()
+        location = re.search(r" loc\(.*\)$", lines[0])
+        types = f"({argument.type}) -> {result.type}{location[0] if location else ''}"
+        body = f"    %0 = stablehlo.custom_call @lapack_csqrtm({argument.value}) : {types}"
+        return "\n".join([match["head"], body, *[""] * (len(lines) - 2), f"    return %0 : {result.type}", ""])
+
+    return _ROOT.sub(call, module)
 
 
 def refused(target: str) -> str:
@@ -251,6 +271,10 @@ def _gees(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     return [upper, unitary, tf.linalg.diag_part(upper)]
 
 
+def _sqrtm(_config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
+    return [tf.linalg.sqrtm(tf.cast(matrix, mlir.dtype_of(types[0])))]
+
+
 def _real(values: Any) -> Any:
     return tf.math.real(values) if values.dtype.is_complex else values
 
@@ -271,6 +295,7 @@ _CALLS: Mapping[str, Callable[..., list[Any]]] = {
     "heevd": _syevd,
     "orgqr": _orgqr,
     "potrf": _potrf,
+    "sqrtm": _sqrtm,  # of `with_roots`, not LAPACK's
     "syevd": _syevd,
     "trsm": _trsm,
     "ungqr": _orgqr,

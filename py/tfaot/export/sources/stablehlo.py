@@ -462,7 +462,7 @@ def _converted(text: str, *, what: str) -> _Converted:
       MlirError: MLIR refuses it.
     """
     # Without locations, each operation's is the line that it is on.
-    text, constants = _without_large(text)
+    text, constants = _without_large(lapack.with_roots(text))
     whole = mlir.run(text, "inline{default-pipeline=},symbol-dce", locations=True)
     lines, ends = locations.split(whole)
     places = locations.places(whole, ends, what)
