@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import random
+import subprocess
 import tempfile
+import types
 import unittest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +16,8 @@ import numpy.typing as npt
 
 from tests.compile.program.fourier_test import GUARD, guarded, untouched
 from tests.stages import native
+from tfaot.compile.program.thunks import linear as thunks
+from tfaot.compile.program.thunks.kinds import Slice
 from tfaot.xla.linear import Linear
 
 Array = npt.NDArray[Any]
@@ -272,6 +276,17 @@ class LinearTest(unittest.TestCase):
                     self.assertEqual(np.isfinite(factor[0]).tolist(), defined.tolist(), case)
                     self.dtype = np.dtype(dtype)
                     self.assert_close(np.where(defined, factor[0], 0)[None], np.where(defined, want, 0)[None], case)
+
+    def test_sources(self) -> None:
+        """Protects programs of the command: the files that a call names define all that they use."""
+        thunk = thunks.Linear(Linear("Eigen", 3, 3), 1, 4, False, Slice(0, 0))
+        program: Any = types.SimpleNamespace(needs=set(), sources=set(), scratch={}, facts={}, at=lambda _: "data")
+        thunk.emit(program)
+        names = {Path(source).stem for source in program.sources}
+        objects = [path for path in native.kernels("x86-64-v3") if Path(path).name.split(".")[0] in names]
+        self.assertEqual(len(objects), len(names))
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.check_call(["c++", "-shared", "-Wl,-z,defs", *objects, "-o", f"{folder}/kernels.so"])
 
     def general(self, draw: random.Random, dtype: Any, batch: int, size: int) -> Array:
         """Draws matrices, half of them real. The first may be hard: defective, unitary, of any scale, or with values far apart."""

@@ -40,7 +40,9 @@ class Linear(InPlace):
         call, part = self.call, self.itemsize // (2 if self.is_complex else 1)
         dtype, suffix = ("float", "f32") if part == 4 else ("double", "f64")
         program.needs.add("linear")
-        program.sources |= {f"tfaot/kernels/linear_{suffix}.cc", f"tfaot/kernels/products_{suffix}.cc"}
+        # Small float matrices are decomposed in float64.
+        names = (f"linear_{suffix}", f"products_{suffix}", "products_f64")
+        program.sources |= {f"tfaot/kernels/{name}.cc" for name in names}
         flags = [str(flag).lower() for flag in (call.lower, call.adjoint, call.unit, call.vectors)]
         sizes = map(str, (self.batch, call.rows, call.columns, call.others))
         linear = (
