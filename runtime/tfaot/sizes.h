@@ -40,6 +40,30 @@ inline Status CheckSize(const char* name, std::int64_t size,
                     "bucket to the target's sizes");
 }
 
+// Checks what a model requires of its open sizes: the sum of them, each times
+// its factor, and of `constant` is at least 0, is 0 if `equal`, or is a
+// multiple of `modulus` if that isn't 0.
+template <std::size_t kSizes>
+Status CheckSizes(const char* name, const char* requirement,
+                  const std::int64_t (&sizes)[kSizes],
+                  const std::int64_t (&factors)[kSizes], std::int64_t constant,
+                  bool equal, std::int64_t modulus) {
+  std::int64_t sum = constant;
+  std::string listed;
+  for (std::size_t index = 0; index < kSizes; ++index) {
+    sum += factors[index] * sizes[index];
+    listed += (index > 0 ? ", " : "") + std::to_string(sizes[index]);
+  }
+  const bool holds = modulus != 0 ? sum % modulus == 0
+                     : equal      ? sum == 0
+                                  : sum >= 0;
+  if (holds) return Status();
+  return Status(Code::kInvalidArgument,
+                std::string(name) + " of " + listed +
+                    "\n  found: the model requires " + requirement +
+                    "\n  to do: pass sizes that fulfill it");
+}
+
 namespace internal {
 
 // Copies the first `used` values of each of `rank` dimensions, between arrays

@@ -33,6 +33,7 @@ from tfaot.core.manifest import (
     Manifest,
     OpenSize,
     Output,
+    Requirement,
     Tensor,
     Use,
     Variable,
@@ -132,6 +133,7 @@ FAMILY = Manifest(
             (Use(0, written=False),),
             (1, 8),
             (OpenSize("length", (4, 16)),),
+            (Requirement("length <= 16", (-1,), 16, equal=False, modulus=0),),
         ),
         EntryPoint(
             "Count",

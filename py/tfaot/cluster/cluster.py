@@ -40,7 +40,7 @@ from tfaot.graph.variables import name_variables, variable_uses
 class _Open(Dims):
     """Sizes as the target gives them. Others stay open."""
 
-    def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
         """Returns the inputs with the sizes that are known; see `Dims`."""
         fixed = []
         for edge in edges:
@@ -49,7 +49,7 @@ class _Open(Dims):
                 own = edge.shape if edge.shape is not None else (None,) * len(asked)
                 pairs = list(zip(own, asked, strict=False))
                 if len(own) != len(asked) or any(a is not None and b is not None and a != b for a, b in pairs):
-                    super().fix(what, [edge], lengths=lengths)  # says what doesn't fit
+                    super().fix(what, [edge])  # says what doesn't fit
                 edge = dataclasses.replace(edge, shape=tuple(b if a is None else a for a, b in pairs))
             fixed.append(edge)
         return tuple(fixed)

@@ -78,6 +78,8 @@ def check(module: Module, graph: Callable[[], Any], sources: Mapping[str, str], 
         raise TfaotError(
             f"{what}: XLA computes wrong results for {listed(sorted({*wrong.values()}))} where a size is known only at run time",
             details="\n".join(places),
-            do="apply these ops before the size becomes unknown, for example to the whole tensor and with a mask instead of "
+            do='average with padding="VALID", or with strides of 1'
+            if {*wrong.values()} == {"AvgPool"}
+            else "apply these ops before the size becomes unknown, for example to the whole tensor and with a mask instead of "
             "after x[:n], tf.where, or tf.boolean_mask, or move them out of the model",
         )

@@ -38,7 +38,8 @@ def check(
             f"{caller.option('sizes')} has {listed(unused_names)}, which no dimension has",
             exists=", ".join(f"{label} [{', '.join(map(str, shape))}]" for label, shape in dims.items())
             or f"no {caller.option('dims')}",
-            do=f"name it where inputs have it: {caller.setting('dims', {'tokens': (None, unused_names[0])})}",
+            do=f"remove it from {caller.option('sizes')}, or name it in {caller.option('dims')}, in the place of a number or "
+            f"{'None' if caller.in_bazel() else '?'} of each input that has it",
         )
     for name, buckets in sizes.items():
         numbers = [bucket for bucket in buckets if isinstance(bucket, int) and bucket > 0]

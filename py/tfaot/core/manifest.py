@@ -132,6 +132,29 @@ class OpenSize:
 
 
 @dataclasses.dataclass(frozen=True)
+class Requirement:
+    """What must hold for the open sizes of an entry point, besides their ranges: their sum, each times a factor, isn't negative."""
+
+    text: str
+    """As the model has it: `t <= s`."""
+    factors: tuple[int, ...]
+    """For each size."""
+    constant: int
+    """What the sum has besides."""
+    equal: bool
+    """Whether the sum must be 0 instead."""
+    modulus: int
+    """The number that the sum must be a multiple of instead, or 0."""
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Returns whether sizes fulfill it."""
+        total = self.constant + sum(factor * size for factor, size in zip(self.factors, sizes, strict=True))
+        if self.modulus:
+            return total % self.modulus == 0
+        return total == 0 if self.equal else total >= 0
+
+
+@dataclasses.dataclass(frozen=True)
 class EntryPoint:
     """One function of the generated class."""
 
@@ -149,6 +172,11 @@ class EntryPoint:
     """The batch sizes that it is compiled for, ascending. Empty if it has no batch."""
     sizes: tuple[OpenSize, ...] = ()
     """The open sizes of its inputs."""
+    requirements: tuple[Requirement, ...] = ()
+
+    def allows(self, sizes: Sequence[int]) -> bool:
+        """Returns whether open sizes, which are in range, fulfill all requirements."""
+        return all(requirement.holds(sizes) for requirement in self.requirements)
 
     @property
     def buckets(self) -> tuple[tuple[int, ...], ...]:

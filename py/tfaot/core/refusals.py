@@ -80,6 +80,23 @@ def _pivoting(message: str, request: Origin, what: str) -> TfaotError | None:
     )
 
 
+def _two_open_sizes(message: str, request: Origin, what: str) -> TfaotError | None:
+    """Explains an op that XLA pads for one open size, and not for several."""
+    op = re.search(
+        r'Dynamic input unexpectedly found for unsupported instruction.*op_type="(\w+)" op_name="([^"]+)"', message
+    )
+    if op is None:
+        return None
+    sources = sources_of(request)
+    nodes = [place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == op[2]]
+    return TfaotError(
+        f"{what}: XLA can't compile {op[1]} of several sizes that differ from call to call",
+        details="\n".join(nodes or [op[2]]),
+        do=f"multiply by a matrix with tf.tensordot(x, matrix, 1), which joins the axes of x, or fix all but one of these sizes in "
+        f"{caller.option('dims')}",
+    )
+
+
 def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | None:
     if not re.search(r"requires a fixed (tensor list|stack) size", message):
         return None
@@ -184,6 +201,7 @@ def _by_op(texts: Mapping[str, str]) -> str:
 
 _CAUSES = (
     _pivoting,
+    _two_open_sizes,
     _unbounded_loop,
     _unsupported_ops,
     _slice_assignment,

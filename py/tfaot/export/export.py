@@ -67,7 +67,16 @@ def export(request: Request) -> None:
         request.some_batched,
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
-    result, inferred = dataclasses.replace(described.manifest, weights=rewritten.weights), described.configs
+    points = zip(described.manifest.entry_points, functions, strict=True)
+    result = dataclasses.replace(
+        described.manifest,
+        weights=rewritten.weights,
+        entry_points=tuple(
+            dataclasses.replace(entry, requirements=open_size.requirements(function, [*request.buckets]))
+            for entry, function in points
+        ),
+    )
+    inferred = described.configs
     result = dataclasses.replace(
         result,
         replicas=replicas.count(described.graph, result, whole.sources, what, wanted=request.model.replicas),

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from tfaot.core import caller, dtypes, manifest
-from tfaot.core.errors import TfaotError
+from tfaot.core.errors import TfaotError, listed
 from tfaot.core.user_code import SEED
+from tfaot.export.rewrites import open_size
 from tfaot.export.sources.golden_inputs import GivenInputs
 from tfaot.export.sources.jax_program import JaxSource
 from tfaot.export.traced import Array, Edge, Function, Source, shown
+
+_FAR = 70
+"""How much sizes to verify may differ from those that the model doesn't take."""
 
 
 def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
@@ -33,7 +37,13 @@ def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
     return tuple(result)
 
 
-def open_sizes(count: int, buckets: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+def _anything(sizes: Sequence[int]) -> bool:
+    return True
+
+
+def open_sizes(
+    count: int, buckets: Sequence[Sequence[int]], allowed: Callable[[Sequence[int]], bool] = _anything
+) -> list[tuple[int, ...]]:
     """Returns open sizes to verify, `count` calls or more: 1, the largest, both sides of each bucket, and then random ones.
 
     Of several sizes, each product of their buckets has a call, too, and what one size is says nothing about the others.
@@ -41,6 +51,7 @@ def open_sizes(count: int, buckets: Sequence[Sequence[int]]) -> list[tuple[int, 
     Args:
       count: the least number of calls.
       buckets: those of each size.
+      allowed: whether the model takes these sizes. If not, a call has the nearest ones instead.
     """
     rng = np.random.default_rng(SEED)
     edges = [
@@ -65,7 +76,22 @@ def open_sizes(count: int, buckets: Sequence[Sequence[int]]) -> list[tuple[int, 
             calls.append(tuple(take(index, *span) for index, span in enumerate(product)))
     while any(edges) or (buckets and len(calls) < count):
         calls.append(tuple(take(index, 1, own[-1]) for index, own in enumerate(buckets)))
+    if allowed is not _anything:
+        near = [_near(call, buckets, allowed) for call in calls]
+        calls = list(dict.fromkeys(call for call in near if call is not None))
+        calls += [calls[index % len(calls)] for index in range(count - len(calls))]
     return calls + [()] * (count - len(calls))
+
+
+def _near(
+    sizes: Sequence[int], buckets: Sequence[Sequence[int]], allowed: Callable[[Sequence[int]], bool]
+) -> tuple[int, ...] | None:
+    """Returns the allowed sizes that differ least from these, or None if they all differ much."""
+    ranges = [range(max(1, n - _FAR), min(n + _FAR, own[-1]) + 1) for n, own in zip(sizes, buckets, strict=True)]
+    if len(ranges) > 2:
+        ranges = [[r[0], *(n for n in r if abs(n - size) < 3), r[-1]] for r, size in zip(ranges, sizes, strict=True)]  # type: ignore[misc]
+    fitting = (other for other in itertools.product(*ranges) if allowed(other))
+    return min(fitting, key=lambda other: sum(abs(a - b) for a, b in zip(other, sizes, strict=True)), default=None)
 
 
 def inputs_and_calls(
@@ -100,7 +126,12 @@ def inputs_and_calls(
       TfaotError: the user's inputs don't fit the model's.
     """
     by_name = {function.name: function for function in functions}
-    drawn = open_sizes(steps, [*buckets.values()])
+    required = [own for function in functions for own in open_size.requirements(function, [*buckets])]
+    drawn = open_sizes(
+        steps,
+        [*buckets.values()],
+        (lambda lengths: all(own.holds(lengths) for own in required)) if required else _anything,
+    )
     rounds = [name for _ in drawn for name in (calls or tuple(by_name))]
     open_ = [lengths for lengths in drawn for _ in (calls or tuple(by_name))]
     sizes = batches(rounds, largest) if largest else (0,) * len(rounds)
@@ -130,6 +161,12 @@ def inputs_and_calls(
                     do="give the same size for every input of a call",
                 )
             own_sizes.append(max(lengths_of))
+        if broken := [own.text for own in required if not own.holds(own_sizes)]:
+            raise TfaotError(
+                f"{what}: {said(source)} {', '.join(f'{label} of {n}' for label, n in zip(buckets, own_sizes, strict=True))}",
+                exists=f"the model requires {listed(broken)}",
+                do="give inputs that fulfill it",
+            )
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(

@@ -49,6 +49,21 @@ class Edge:
 
 
 @dataclasses.dataclass(frozen=True)
+class Requirement:
+    """What must hold for open sizes, besides their ranges: a sum of them is at least 0, is 0, or is a multiple of a number."""
+
+    text: str
+    """As the user wrote it: `t <= s`."""
+    factors: Mapping[str, int]
+    """By the sizes' names."""
+    constant: int = 0
+    equal: bool = False
+    """Whether the sum must be 0."""
+    modulus: int = 0
+    """The number of which the sum must be a multiple, or 0."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Function:
     """One entry point as a graph with feeds and fetches."""
 
@@ -66,6 +81,8 @@ class Function:
     resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What the function uses besides tensors and variables, and where, by node. Lookup tables are nodes that fill them
     (`sources/tables.py`), which TensorFlow can run. Other resources are Placeholders, and nothing can run these."""
+    requirements: tuple[Requirement, ...] = ()
+    """What the model requires of open sizes."""
 
 
 def check_resources(what: str, resources: Iterable[str], *, do: str) -> None:
@@ -132,13 +149,12 @@ class Dims:
     named: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
     """Dimensions that stay open: the name of their size, by an input's label and the dimension."""
 
-    def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known, or all but the first if it is the batch.
 
         Args:
           what: names the model or its file, for messages.
           edges: all inputs of an entry point.
-          lengths: whether the model's other dimensions can stay open, too.
 
         Raises:
           TfaotError: a given shape contradicts the model's, or a dimension stays unknown. The message lists all of them.
@@ -192,7 +208,7 @@ class Dims:
                     for edge in unknown
                 ),
                 do=f"fix them in the model, or with {caller.setting('dims', example)}{sizes}{batch}"
-                + (_lengths(unknown, example) if lengths else ""),
+                + _lengths(unknown, example),
             )
         return tuple(fixed)
 

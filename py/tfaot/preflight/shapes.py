@@ -41,10 +41,10 @@ class AssumedDims(Dims):
     seen: list[Edge] = dataclasses.field(default_factory=list)
     """The inputs of the last entry point, as the model has them."""
 
-    def fix(self, what: str, edges: Sequence[Edge], *, lengths: bool = True) -> tuple[Edge, ...]:
+    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
         """Returns the inputs with all dimensions known; see `Dims`."""
         self.seen[:] = edges
-        return super().fix(what, [self._assume(edge) for edge in edges], lengths=lengths)
+        return super().fix(what, [self._assume(edge) for edge in edges])
 
     def opened(self, *, batched: bool) -> list[Open]:
         """Returns the inputs with sizes that had to be assumed.

@@ -13,7 +13,7 @@ from typing import Any
 from tfaot.core import assembly, caller, dtypes, fingerprint, functions, names, templates
 from tfaot.core import manifest as manifests
 from tfaot.core.errors import TfaotError
-from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
+from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Requirement, Tensor
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
@@ -216,6 +216,8 @@ class Function:
     batch: int
     sizes: tuple[int, ...]
     """The arguments of a run for which it is compiled."""
+    allowed: bool
+    """Whether the model takes them."""
     num_args: int
     num_results: int
     arg_bytes: tuple[int, ...]
@@ -266,6 +268,7 @@ class Entry:
     writes: bool
     written: tuple[Member, ...]
     sizes: tuple[OpenSize, ...]
+    requirements: tuple[Requirement, ...]
 
     @property
     def args(self) -> str:
@@ -623,6 +626,7 @@ def _entry(
         bool(written),
         tuple(variables[use.variable].member for use in written),
         tuple(OpenSize(members[size.name], size.buckets) for size in entry.sizes),
+        tuple(dataclasses.replace(own, text=_escaped(own.text)) for own in entry.requirements),
     )
 
 
@@ -706,6 +710,7 @@ def _function(
         cost="::" + compiled.cost,
         batch=batch,
         sizes=(*[batch] * (batch > 0), *buckets),
+        allowed=entry.allows(buckets),
         num_args=len(inputs) + len(uses),
         num_results=results + len(written),
         arg_bytes=(*(edge.bytes(batch, buckets) for edge in inputs), *(member.bytes for member, _ in uses)),

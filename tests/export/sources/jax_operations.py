@@ -443,9 +443,67 @@ def add_models(out: zipfile.ZipFile) -> None:
     add(out, "narrow", [tfaot.jax.export(narrow, shape((2, 4), np.float32))], {"x": x, **jax.jit(narrow)(x)})
     mean = tfaot.jax.export(lambda x: x - x.mean(0), shape((batch, 3), np.float32))
     add(out, "mean", [mean], {})
+    add_sizes(out)
     add_shards(out)
     large = f(300, 300)
     add(out, "large", [tfaot.jax.export(lambda x: x @ large, shape((2, 300), np.float32))], {"x": f(2, 300)})
+
+
+def add_sizes(out: zipfile.ZipFile) -> None:
+    """Adds models with several symbolic sizes, and JAX's results for inputs of some: `NUMBER/NAME`."""
+    words, weights, taps = f(20, 6), f(6, 6), f(3, 6, 6)
+    shape = jax.ShapeDtypeStruct
+
+    def translate(source: Any, target: Any) -> Any:
+        read, x = jnp.asarray(words)[source], jnp.asarray(words)[target]
+        length = x.shape[1]
+        own = jnp.where(jnp.tril(jnp.ones((length, length), bool)), jnp.einsum("btd,bsd->bts", x @ weights, x), -1e9)
+        x = x + jax.nn.softmax(own) @ x
+        x = x + jax.nn.softmax(jnp.einsum("btd,bsd->bts", x @ weights, read)) @ read
+        both = jnp.concatenate([read, x], 1)
+        return {
+            "last": x[:, -1],
+            "mean": x.mean(1),
+            "pairs": jnp.reshape(read[:, :, None] * x[:, None], (x.shape[0], -1, 6)).sum(1),
+            "positions": x[:, :, 0] + jnp.arange(length) * jnp.float32(read.shape[1]),
+            "spread": jnp.tanh(both - both.mean(1, keepdims=True)),
+        }
+
+    batch, s, t = export.symbolic_shape("b, s, t", constraints=["t <= s"])
+    calls = [(translate, [RANDOM.randint(0, 20, (2, n), np.int32) for n in pair]) for pair in SIZES]
+    translating = tfaot.jax.export(translate, shape((batch, s), np.int32), shape((batch, t), np.int32))
+    add(out, "translate", [translating], called(calls, ("source", "target")))
+
+    def image(x: Any) -> Any:
+        halved = lax.conv_general_dilated(x, taps, (2,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))
+        groups = x.reshape(x.shape[0], x.shape[1] // 4, 4, 6).max(2)
+        return {"halved": jnp.tanh(halved), "groups": groups}
+
+    batch, t = export.symbolic_shape("b, t", constraints=["mod(t, 4) == 0"])
+    calls = [(image, [f(2, n, 6)]) for n in (4, 8, 12, 16)]
+    add(out, "groups", [tfaot.jax.export(image, shape((batch, t, 6), np.float32))], called(calls, ("x",)))
+    batch, t = export.symbolic_shape("b, t")
+    unknown = shape((batch, t, 2), np.float32)
+    add(out, "front", [tfaot.jax.export(lambda x: x[:, :15], unknown)], {})
+
+    def longest(x: Any) -> Any:
+        return {"positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15))}
+
+    calls = [(longest, [f(2, n, 2)]) for n in (1, 14, 15, 16, 40)]
+    add(out, "longest", [tfaot.jax.export(longest, unknown)], called(calls, ("x",)))
+
+
+SIZES = ((1, 1), (3, 1), (4, 4), (5, 4), (5, 5), (9, 3), (9, 9), (8, 2))
+"""Sizes of two inputs."""
+
+
+def called(calls: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns arguments and results of calls."""
+    result: dict[str, Any] = {}
+    for number, (function, arguments) in enumerate(calls):
+        pairs = [*zip(names, arguments, strict=True), *function(*arguments).items()]
+        result |= {f"{number}/{name}": value for name, value in pairs}
+    return result
 
 
 def add_shards(out: zipfile.ZipFile) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
 from tfaot.core import isolate, programs
+from tfaot.core.manifest import Requirement
 from tfaot.core.programs import Program, Programs, Value
 from tfaot.export.sources.model import Model
 
@@ -178,27 +179,68 @@ class JaxProgramTest(StageTest):
         self.assert_close(found, wanted, "all", "best", "pooled")
         exported.goldens(program=Path(model.jax or ""), strict=False)
 
+    def assert_sizes(self, name: str, sizes: Mapping[str, tuple[int, ...]], dims: Any) -> Exported:
+        """Exports a model with open sizes. Checks that it has JAX's results for each call, whatever is behind the sizes."""
+        model, wanted = self.model(name), self.arrays(name)
+        exported = self.export(model, batch_sizes=(2,), dims=dims, sizes=sizes)
+        (entry,) = exported.manifest.entry_points
+        rng = np.random.default_rng(0)
+        calls, numbers = [], range(1 + max(int(key.partition("/")[0]) for key in wanted))
+        for number in numbers:
+            values: dict[str, Array] = {}
+            for tensor in entry.inputs[: len(dims)]:
+                array = wanted[f"{number}/{tensor.cpp_name}"]
+                whole = rng.integers(0, 19, tensor.shape).astype(array.dtype)
+                whole[:, : array.shape[1]] = array
+                values[tensor.cpp_name] = whole
+                values[dims[tensor.cpp_name][1]] = np.array(array.shape[1], np.int32)
+            calls.append(("Run", values))
+        for number, results in zip(numbers, self.run_calls(exported, calls), strict=True):
+            own = {key.partition("/")[2]: value for key, value in wanted.items() if key.startswith(f"{number}/")}
+            self.assert_close(results, own, *(output.cpp_name for output in entry.outputs))
+        exported.goldens(program=Path(model.jax or ""), strict=False)
+        return exported
+
     def test_several_open_sizes(self) -> None:
-        """A batch beside another open size is an error, because what differs between sizes wouldn't say which it depends on."""
-        from tfaot.core.errors import TfaotError
-        from tfaot.export.sources.jax_program import JaxSource
-        from tfaot.export.traced import Dims
+        """Several symbolic sizes give JAX's results for inputs of exactly these sizes, and a constraint is the class's."""
+        sizes = {"s": (4, 9), "t": (4, 9)}
+        exported = self.assert_sizes("translate", sizes, {"source": (None, "s"), "target": (None, "t")})
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual(entry.requirements, (Requirement("t <= s", (1, -1), 0, equal=False, modulus=0),))
+        self.assertEqual([call.sizes for call in exported.manifest.calls if call.sizes[1] > call.sizes[0]], [])
+        for buckets in entry.buckets:
+            self.compile(exported, batch=2, buckets=buckets)
 
-        def work() -> str:
-            dims = Dims({"x": (None, 5, 4), "images": (None, 8, 8, 1)}, batched=True, named={"x": {0: "time"}})
-            try:
-                JaxSource(self.model("rows").jax or "").function("call", dims)
-            except TfaotError as error:
-                return str(error)
-            return ""
+    def test_multiples(self) -> None:
+        """A size that must be a multiple of a number, and that the program divides, is checked in each run."""
+        exported = self.assert_sizes("groups", {"t": (8, 16)}, {"x": (None, "t", None)})
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual({(own.factors, own.modulus) for own in entry.requirements}, {((1,), 4)})
+        self.assertEqual({call.sizes[0] % 4 for call in exported.manifest.calls}, {0})
 
-        self.assert_error(
-            isolate.run_isolated(work, what="converting"),
-            """
-            rows.py: 2 open sizes
-              found: the batch, time
-              to do: leave one open, and fix the others with dims
-            """,
+    def test_other_operations(self) -> None:
+        """A program whose operations depend on a size is an error that names two sizes, not code for one of them."""
+        self.assertRegex(
+            self.error_of(
+                self.export, self.model("front"), batch_sizes=(2,), dims={"x": (None, "t", 2)}, sizes={"t": (8, 64)}
+            ),
+            r"the program has other operations for the batch \d+, t \d+ than for the batch \d+, t \d+; a constraint",
+        )
+
+    def test_least_size(self) -> None:
+        """What is the larger of a size and a number is computed so, and isn't taken for one of them."""
+        self.assert_sizes("longest", {"t": (8, 40)}, {"x": (None, "t", 2)})
+
+    def test_one_size_with_two_names(self) -> None:
+        """Two names for dimensions that the program requires to be equal are an error that says so."""
+        self.assertRegex(
+            self.error_of(
+                self.export,
+                self.model("translate"),
+                dims={"source": ("rows", "s"), "target": ("others", "t")},
+                sizes={"s": (9,), "t": (9,), "rows": (2,), "others": (2,)},
+            ),
+            r"requires rows and others to be equal\n.*\n  to do: give both one name in dims",
         )
 
     def test_rows_that_affect_each_other(self) -> None:

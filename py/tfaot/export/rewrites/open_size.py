@@ -13,8 +13,8 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core import caller
-from tfaot.core.errors import TfaotError
-from tfaot.core.manifest import Axis
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.manifest import Axis, Requirement
 from tfaot.export.traced import Dims, Edge, Function, shown
 from tfaot.graph.attributes import attribute, type_attribute
 from tfaot.graph.names import take, tensor_name
@@ -50,6 +50,13 @@ def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], w
             exists=inputs,
             do=f"give the size another name in {caller.option('dims')} and {caller.option('sizes')}",
         )
+    largest = [buckets[-1] for buckets in sizes.values()]
+    if broken := [own.text for own in requirements(function, [*sizes]) if not own.holds(largest)]:
+        raise TfaotError(
+            f"{what}: {function.name} requires {listed(broken)}",
+            exists=f"largest sizes of {', '.join(f'{number} of {name}' for name, number in zip(sizes, largest, strict=True))}",
+            do=f"list buckets in {caller.option('sizes')} whose largest ones fulfill it",
+        )
     graph = graph_pb2.GraphDef()
     graph.CopyFrom(function.graph)
     taken = {node.name for node in graph.node}
@@ -82,6 +89,14 @@ def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], w
             ),
         ),
         sources=sources,
+    )
+
+
+def requirements(function: Function, names: Sequence[str]) -> tuple[Requirement, ...]:
+    """Returns what a function requires of sizes, in the order of their names."""
+    return tuple(
+        Requirement(own.text, tuple(own.factors.get(name, 0) for name in names), own.constant, own.equal, own.modulus)
+        for own in function.requirements
     )
 
 

@@ -23,8 +23,9 @@ from tensorflow.python.framework import op_def_library, op_def_registry
 from tfaot.core import caller, stablehlo_text
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.programs import Program
-from tfaot.export.sources import lapack, locations, mlir, open_batch, shards
+from tfaot.export.sources import lapack, locations, mlir, open_sizes, shards
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
+from tfaot.export.sources.size_arithmetic import Arithmetic
 from tfaot.export.sources.subgraph import add_done
 from tfaot.export.traced import Array, Dims, Edge, Function
 from tfaot.graph import lowering
@@ -99,25 +100,18 @@ class StablehloSource:
                 exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
                 do=f"remove {caller.option('entry_points')}, and compile each program by itself",
             )
-        edges = dims.fix(self._path, self._signature.edges, lengths=False)
-        open_sizes = {
-            dims.named.get(edge.label, {}).get(axis, "the batch")
-            for edge in edges
-            for axis, size in enumerate(edge.shape or ())
-            if size is None
-        }
-        if len(open_sizes) > 1:
-            raise TfaotError(
-                f"{self._path}: {len(open_sizes)} open sizes",
-                exists=listed(sorted(open_sizes)),
-                do=f"leave one open, and fix the others with {caller.option('dims')}",
-            )
+        edges = dims.fix(self._path, self._signature.edges)
+        names = open_sizes.names(edges, dims.named)
         try:
-            if any(None in (edge.shape or ()) for edge in edges):
-                converted = _opened([self._converted(_sized(edges, size)) for size in open_batch.SIZES])
-            else:
-                converted = self._converted(edges)
-            return _graph(converted, edges, self._signature, name=entry_point)
+            if not names:
+                return _graph(self._converted(edges), edges, self._signature, name=entry_point)
+            sizes = self._sizes(names, edges, dims)
+            samples = [dict(zip(names, map(int, sample), strict=True)) for sample in sizes.samples]
+            programs = [self._converted(open_sizes.sized(edges, dims.named, sample)) for sample in samples]
+            return dataclasses.replace(
+                _graph(_opened(programs, sizes), edges, self._signature, name=entry_point),
+                requirements=sizes.requirements,
+            )
         except MlirError as error:
             raise TfaotError(
                 f"{self._path}: TensorFlow can't convert this program",
@@ -142,6 +136,17 @@ class StablehloSource:
     ) -> Sequence[Array] | None:
         """Returns None, because a program says nothing about its inputs' values."""
         return None
+
+    def _sizes(self, names: Sequence[str], edges: Sequence[Edge], dims: Dims) -> open_sizes.Sizes:
+        """Returns the open sizes, and the numbers that the program is converted for."""
+
+        def size_of(argument: int, axis: int) -> int | None:
+            edge = edges[argument]
+            if (edge.shape or ())[axis] is not None:
+                return None
+            return names.index(dims.named.get(edge.label, {}).get(axis, open_sizes.BATCH))
+
+        return open_sizes.Sizes(names, Arithmetic.of(self._text, size_of), self._path)
 
     def _converted(self, edges: Sequence[Edge]) -> _Converted:
         """Converts the program for sizes of its inputs."""
@@ -401,37 +406,36 @@ class _Converted:
     replicas: int = 1
     """How many devices the program is for."""
     variants: Sequence[Sequence[str]] = ()
-    """For any batch, each line for each of `open_batch.SIZES`."""
+    """For open sizes, each line for each sample of them."""
+    sizes: open_sizes.Sizes | None = None
 
 
-def _sized(edges: Sequence[Edge], batch: int) -> list[Edge]:
-    """Returns inputs with a batch in the place of open sizes."""
-    return [
-        dataclasses.replace(edge, shape=tuple(batch if size is None else size for size in edge.shape or ()))
-        for edge in edges
-    ]
-
-
-def _opened(programs: Sequence[_Converted]) -> _Converted:
-    """Returns a program for any batch from those for `open_batch.SIZES`.
+def _opened(programs: Sequence[_Converted], sizes: open_sizes.Sizes) -> _Converted:
+    """Returns a program for any sizes from those for samples of them.
 
     Raises:
       MlirError: they differ in more than their sizes.
     """
-    lines = open_batch.merge([program.lines for program in programs])
+    counts = [len(program.lines) for program in programs]
+    if other := next((index for index, count in enumerate(counts) if count != counts[0]), None):
+        raise MlirError(
+            f"error: the program has other operations for {sizes.shown(other)} than for {sizes.shown(0)}; "
+            "a constraint can exclude some of them, as n >= 10 in jax.export.symbolic_shape does for x[:10]"
+        )
+    lines = open_sizes.merge([program.lines for program in programs])
     first, *others = programs
     if any(program.kept.keys() != first.kept.keys() or program.constants != first.constants for program in others):
-        raise MlirError("error: the operations or their large constants depend on the batch")
+        raise MlirError("error: the operations or their large constants depend on open sizes")
     kept = {}
     for name, one in first.kept.items():
         all_ = [program.kept[name] for program in programs]
-        text = "\n".join(open_batch.merge([operation.statement.text.splitlines() for operation in all_]).merged)
+        text = "\n".join(open_sizes.merge([operation.statement.text.splitlines() for operation in all_]).merged)
         kept[name] = _Kept(
             dataclasses.replace(one.statement, text=text),
-            tuple(open_batch.opened(types) for types in zip(*(operation.operands for operation in all_), strict=True)),
-            open_batch.merge([operation.constants for operation in all_]).merged,
+            tuple(open_sizes.opened(types) for types in zip(*(operation.operands for operation in all_), strict=True)),
+            open_sizes.merge([operation.constants for operation in all_]).merged,
         )
-    return dataclasses.replace(first, lines=lines.merged, kept=kept, variants=lines.variants)
+    return dataclasses.replace(first, lines=lines.merged, kept=kept, variants=lines.variants, sizes=sizes)
 
 
 _LARGE = re.compile(r'stablehlo\.constant (dense<"0x[0-9A-Fa-f]{65536,}"> : (tensor<[^<>]*(?:<f\d+>)?>))')
@@ -753,7 +757,8 @@ class _Builder:
         self._replicas = program.replicas
         self._constants = program.constants
         self._variants = program.variants
-        self._batch: Any = None  # in the function whose nodes are added
+        self._open = program.sizes
+        self._sizes: Sequence[Any] = ()  # in the function whose nodes are added
         self._functions: dict[str, Any] = {}
         self._made: list[tuple[Any, str, str]] = []  # graph, node, place
 
@@ -770,18 +775,21 @@ class _Builder:
             return [tf.constant(mlir.constant(self._constants[name]))]
         signature, start = self._starts[name]
         if self._variants:
-            outer, self._batch = self._batch, self._batch_in(start, arguments)
+            outer, self._sizes = self._sizes, self._sizes_in(start, arguments)
             try:
                 return self._call(signature, start, arguments)
             finally:
-                self._batch = outer
+                self._sizes = outer
         return self._call(signature, start, arguments)
 
-    def _batch_in(self, start: int, arguments: Sequence[Any]) -> Any:
-        """Returns the batch in a function, or None."""
-        batch = open_batch.batch_of(self._variants[start], arguments)
-        inherited = self._batch is not None and self._batch.graph is tf.compat.v1.get_default_graph()
-        return self._batch if batch is None and inherited else batch
+    def _sizes_in(self, start: int, arguments: Sequence[Any]) -> list[Any]:
+        """Returns the open sizes in a function, or None for those that it doesn't have."""
+        assert self._open is not None
+        graph = tf.compat.v1.get_default_graph()
+        outer = self._sizes or [None] * len(self._open.names)
+        inherited = [size if size is not None and size.graph is graph else None for size in outer]
+        own = self._open.inside(self._variants[start], arguments)
+        return [size if made is None else made for made, size in zip(own, inherited, strict=True)]
 
     def _call(self, signature: Signature, start: int, arguments: Sequence[Any]) -> list[Any]:
         values: dict[str, Any] = dict(zip((argument.value for argument in signature.arguments), arguments, strict=True))
@@ -813,7 +821,8 @@ class _Builder:
         operation = statement.operation
         if operation.endswith(".constant") or operation == "tf.Const":
             if len({*variants}) > 1:
-                return [open_batch.constant([_dense(text) for text in variants], self._batch)]
+                assert self._open is not None
+                return [self._open.constant([_dense(text) for text in variants], self._sizes)]
             return [tf.constant(mlir.constant(_dense(statement.text)))]
         if operation in ("call", "func.call"):
             match = re.search(rf"call @({mlir.STRING}|[\w$.-]+)\(", statement.text)
@@ -832,6 +841,10 @@ class _Builder:
             count = len(rest) - (len(definition.input_arg) - index - 1) if many else 1
             keywords[argument.name] = rest[:count] if many else rest[0]
             rest = rest[count:]
+        if name in _SHAPED:
+            _narrow(keywords, definition)
+        if name == "StridedSlice" and statement.result_types:
+            _gather_few(keywords, statement.result_types[0].shape)
         kinds = {attr.name: attr.type for attr in definition.attr}
         for key, value in _attributes(statement.text).items():
             if key in kinds:
@@ -1013,6 +1026,37 @@ def _repair(name: str, operands: dict[str, Any]) -> None:
     elif name == "GatherV2":
         axis = int(tf.get_static_value(operands["axis"]))
         _clamp(operands, "indices", operands["params"].shape[axis])
+
+
+_SHAPED = frozenset({"BroadcastTo", "Fill", "Pad", "PadV2", "Reshape", "Slice", "StridedSlice", "Tile"})
+"""Ops that take sizes, which XLA knows bounds of only if they are int32."""
+
+
+def _narrow(operands: dict[str, Any], definition: Any) -> None:
+    """Converts operands of int64 that depend on open sizes, and those of the same type, to int32."""
+    kinds = {argument.name: argument.type_attr for argument in definition.input_arg}
+    open_kinds = {
+        kinds[name]
+        for name, value in operands.items()
+        if value.dtype == tf.int64 and value.op.type == "Cast" and value.op.inputs[0].dtype == tf.int32
+    }
+    for name, value in operands.items():
+        if kinds[name] in open_kinds:
+            open_ = value.op.type == "Cast" and value.op.inputs[0].dtype == tf.int32
+            operands[name] = value.op.inputs[0] if open_ else tf.cast(value, tf.int32)
+
+
+def _gather_few(operands: dict[str, Any], shape: Sequence[int | None]) -> None:
+    """Gathers along axes where a slice takes so many values from a place that depends on open sizes: XLA knows that number."""
+    begin, end = operands["begin"], operands["end"]
+    if begin.op.type != "Pack":
+        return
+    begins, ends = ([*value.op.inputs] if value.op.type == "Pack" else tf.unstack(value) for value in (begin, end))
+    for axis, (first, size) in enumerate(zip(begins, shape, strict=True)):
+        if size is not None and tf.get_static_value(first) is None:
+            operands["input"] = tf.gather(operands["input"], first + tf.range(size), axis=axis)
+            begins[axis], ends[axis] = tf.constant(0), tf.constant(size)
+    operands |= {"begin": tf.stack(begins), "end": tf.stack(ends)}
 
 
 def _clamp(operands: dict[str, Any], name: str, sizes: Any) -> None:
