@@ -59,10 +59,10 @@ constexpr std::int64_t LinearRow(const Linear& linear) {
   return 0;
 }
 
-// Bytes of scratch memory, aligned to 64, for values of this size, of which a
-// real part has `part` bytes.
-constexpr std::size_t LinearScratchBytes(const Linear& linear,
-                                         std::int64_t size) {
+// Bytes of scratch memory, aligned to 64, of a batch item, for values of this
+// size.
+constexpr std::int64_t LinearItemBytes(const Linear& linear,
+                                       std::int64_t size) {
   const std::int64_t rows = linear.rows, columns = linear.columns;
   const std::int64_t most = Most(Most(rows, columns), linear.others);
   const std::int64_t least = Least(rows, columns);
@@ -110,7 +110,20 @@ constexpr std::size_t LinearScratchBytes(const Linear& linear,
       if (rows <= kWidened) values = 2 * (values + rows * rows + 2 * rows + 8);
       break;
   }
-  return static_cast<std::size_t>((values * size + 63) / 64 * 64);
+  return (values * size + 63) / 64 * 64;
+}
+
+// How many batch items a thread pool can work on at once, in up to 4 MiB.
+constexpr std::int64_t LinearSlots(const Linear& linear, std::int64_t size) {
+  const std::int64_t bytes = Most(LinearItemBytes(linear, size), 64);
+  return Most(1,
+              Least(Least(linear.batch, 16), (std::int64_t{4} << 20) / bytes));
+}
+
+constexpr std::size_t LinearScratchBytes(const Linear& linear,
+                                         std::int64_t size) {
+  return static_cast<std::size_t>(LinearSlots(linear, size) *
+                                  LinearItemBytes(linear, size));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "tfaot/kernels/francis.h"
 #include "tfaot/kernels/linear_scratch.h"
+#include "tfaot/kernels/parallel.h"
 #include "tfaot/kernels/spectral.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -454,14 +455,14 @@ void RunSchur(const Linear& linear, T* a, T* scratch) {
   }
 }
 
-// Runs one call for values of T.
+// Runs some batch items of a call.
 template <typename T>
-void RunLinearOf(const Linear& linear, T* scratch, T* data,
-                 ThreadPool* threads) {
+void RunItems(const Linear& linear, Span items, T* scratch, T* data,
+              ThreadPool* threads) {
   using Op = Linear::Op;
   const std::int64_t rows = linear.rows, columns = linear.columns;
   const std::int64_t others = linear.others;
-  for (std::int64_t item = 0; item < linear.batch; ++item) {
+  for (std::int64_t item = items.begin; item < items.end; ++item) {
     T* const a = data + item * LinearRow(linear);
     auto* const pivots = reinterpret_cast<std::int64_t*>(scratch);
     // Two values can be as small as one index.
@@ -500,6 +501,29 @@ void RunLinearOf(const Linear& linear, T* scratch, T* data,
         break;
     }
   }
+}
+
+// Runs one call for values of T. Shares batch items or, of one, its products.
+template <typename T>
+void RunLinearOf(const Linear& linear, T* scratch, T* data,
+                 ThreadPool* threads) {
+  const std::int64_t slots = LinearSlots(linear, sizeof(T));
+  const Span all = {0, linear.batch};
+  if (threads == nullptr || slots == 1) {
+    return RunItems(linear, all, scratch, data, threads);
+  }
+  const std::int64_t step =
+      LinearItemBytes(linear, sizeof(T)) / std::int64_t{sizeof(T)};
+  Work work = {slots, 1, 1, 1, 1, 0};
+  work.operations =
+      static_cast<double>(linear.batch * linear.rows * linear.columns) *
+      static_cast<double>(std::max(linear.columns, linear.others)) *
+      (linear.op >= Linear::Op::kEigen ? 8 : 1) * (kIsComplex<T> ? 4 : 1);
+  InParts(*threads, work, [&](const Part& part) {
+    RunItems(linear, part.batch.Of(linear.batch, 1),
+             scratch + part.batch.index * step, data,
+             part.batch.count == 1 ? threads : nullptr);
+  });
 }
 
 }  // namespace tfaot::kernels::TFAOT_ISA

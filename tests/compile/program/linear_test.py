@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 import subprocess
 import tempfile
@@ -31,18 +32,38 @@ SOURCE = """
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/linear_scratch.h"
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 using namespace tfaot::kernels;
 
 static Linear Of(const long* n) {
   return {static_cast<Linear::Op>(n[0]), n[8], n[1], n[2], n[3], n[4] != 0, n[5] != 0, n[6] != 0, n[7] != 0};
 }
+struct Pool final : tfaot::ThreadPool {
+  int count = 1;
+  std::atomic<long> parts{0};
+  int threads() const noexcept override { return count; }
+  void ParallelFor(int total, void (*run)(void*, int), void* context) noexcept override {
+    std::atomic<int> next{0};
+    parts += total;
+    std::vector<std::thread> others;
+    for (int i = 0; i < count; ++i) {
+      others.emplace_back([&] { for (int part; (part = next++) < total;) run(context, part); });
+    }
+    for (auto& other : others) other.join();
+  }
+};
+static Pool pool;
+extern "C" long SetThreads(int count) { pool.count = count; return pool.parts.exchange(0); }
 extern "C" long Row(const long* numbers) { return LinearRow(Of(numbers)); }
 extern "C" long Scratch(const long* numbers, long size) { return static_cast<long>(LinearScratchBytes(Of(numbers), size)); }
 extern "C" void Run(const long* numbers, int is_float, int is_complex, void* scratch, void* data) {
   if (is_float) {
-    TFAOT_ISA::RunLinear<float>(Of(numbers), is_complex != 0, scratch, data);
+    TFAOT_ISA::RunLinear<float>(Of(numbers), is_complex != 0, scratch, data, pool.count > 1 ? &pool : nullptr);
   } else {
-    TFAOT_ISA::RunLinear<double>(Of(numbers), is_complex != 0, scratch, data);
+    TFAOT_ISA::RunLinear<double>(Of(numbers), is_complex != 0, scratch, data, pool.count > 1 ? &pool : nullptr);
   }
 }
 """
@@ -276,6 +297,31 @@ class LinearTest(unittest.TestCase):
                     self.assertEqual(np.isfinite(factor[0]).tolist(), defined.tolist(), case)
                     self.dtype = np.dtype(dtype)
                     self.assert_close(np.where(defined, factor[0], 0)[None], np.where(defined, want, 0)[None], case)
+
+    def test_threads(self) -> None:
+        """Protects bits from the number of threads, which share a batch, and products of large matrices."""
+        for level, kernels in self.kernels.items():
+            for dtype, (batch, rows, columns) in itertools.product(
+                DTYPES, ((5, 48, 48), (40, 16, 16), (1, 130, 130), (3, 70, 40))
+            ):
+                x = self.drawn(dtype, batch, rows, columns)
+                if rows == columns:
+                    x = (x @ adjoint(x) + rows * np.eye(rows)).astype(dtype)
+                calls = [Linear(op, rows, columns) for op in ("Lu", "Reflectors", "Singular")]
+                if rows == columns:
+                    general = ("General", "Root") if np.dtype(dtype).kind == "c" else ()
+                    calls += [Linear(op, rows, rows) for op in ("Cholesky", "Eigen", *general)]
+                    calls += [Linear(op, rows, rows, rows) for op in ("Solve", "Triangle")]
+                for call in calls:
+                    results, shared = [], 0
+                    for threads in (1, 2, 4):
+                        kernels.SetThreads(threads)
+                        operands = (x, x) if call.op in ("Solve", "Triangle") else x
+                        results.append([result.tobytes() for result in Call(kernels, call, operands).run()])
+                        shared += kernels.SetThreads(1)
+                    self.assertTrue(results[0] == results[1] == results[2], (level, dtype, batch, call))
+                    if batch > 1 and call.op in ("Eigen", "Singular"):
+                        self.assertGreaterEqual(shared, 4, (level, dtype, batch, call))
 
     def test_sources(self) -> None:
         """Protects programs of the command: the files that a call names define all that they use."""
