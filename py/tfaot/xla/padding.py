@@ -1,9 +1,10 @@
 """Shows of a program that is compiled for a size, its bucket, that it is exact for all smaller sizes.
 
-A dimension that has the open size holds as many right values as a run has, and others behind them. This module follows both through
-HLO, lowered for two buckets. Dimensions that differ between them are open. For each, a value gets an `Axis`: how many values are
-right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
-Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included.
+A dimension that has an open size holds as many right values as a run has, and others behind them. This module follows both through
+HLO, lowered for two buckets of each size. Dimensions that differ between them are open. For each, a value gets an `Axis`: how many
+values are right, and what is known of the rest. A value is right where it is within the right part of all of its axes.
+Behind the end of one axis, and within the others, it is `rest`; without one, it may be anything, NaN included. Behind the ends of
+several, it is in a corner, which can hold other values than the rests.
 
 An operation that combines values along an axis needs a rest that doesn't change its result: a sum needs zeros, a maximum -inf. A
 loop is followed by induction. An operation without a rule, and a number that differs between the programs, end the proof. The
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +32,12 @@ class Count:
 
     add: int = 0
     divide: int = 1
+    size: int = 0
+    """Which of the open sizes n is."""
 
     def then(self, add: int, divide: int = 1) -> Count:
         """Returns `(self + add) // divide`."""
-        return Count(self.add + self.divide * add, self.divide * divide)
+        return Count(self.add + self.divide * add, self.divide * divide, self.size)
 
     def of(self, size: int) -> int:
         """Returns the number for a size."""
@@ -112,6 +116,8 @@ class Value:
     """No element is negative."""
     most: Count | None = None
     """No element is larger than this number."""
+    corners: Mapping[frozenset[int], Any] = dataclasses.field(default_factory=dict)
+    """What is behind the ends of several dimensions, and within the others: a scalar, where it is known."""
 
     def at(self, dim: int) -> Axis | None:
         """Returns the axis of a dimension."""
@@ -127,33 +133,41 @@ ENDS = "counts places from the end"
 
 
 def prove(
-    programs: tuple[Module, Module], sized: Mapping[int, Sequence[int]], size: int
+    programs: tuple[Module, Module], sized: Mapping[int, Mapping[int, int]], sizes: Sequence[int]
 ) -> list[tuple[Cause | None, dict[int, Count]]]:
-    """Follows the size through a program.
+    """Follows the sizes through a program.
 
     Args:
-      programs: the program for two buckets.
-      sized: the open dimensions of parameters, by number.
-      size: the number of the parameter that is the size of a run.
+      programs: the program for two buckets of each size. The differences of two sizes' buckets aren't the same.
+      sized: by the number of a parameter, its open dimensions, and which size each has.
+      sizes: the numbers of the parameters that are the sizes of a run.
 
     Returns:
       For each result, what ends the proof or None, and the number of right values by open dimension.
     """
-    parameters = []
+    parameters, buckets = [], dict[int, tuple[int, int]]()
     for number, shapes in enumerate(zip(programs[0].parameters, programs[1].parameters, strict=True)):
         axes = tuple(
-            Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), Count()) for dim in sorted(sized.get(number, ()))
+            Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), Count(size=size))
+            for dim, size in sorted(sized.get(number, {}).items())
         )
-        parameters.append(Value(axes, counts=Count() if number == size else None))
-    buckets = next(axis.extents for value in parameters for axis in value.axes)
+        parameters.append(Value(axes, counts=Count(size=sizes.index(number)) if number in sizes else None))
+        buckets |= {axis.count.size: axis.extents for axis in axes if axis.count}
     root = _Walk(programs, buckets).run(programs[0].entry, programs[1].entry, parameters)
     results = []
     for value in root if isinstance(root, tuple) else (root,):
         cause = value.cause
-        if cause is None and any(axis.count is None or not axis.plain for axis in value.axes):
+        counts = {axis.dim: axis.count or _whole(axis, buckets) for axis in value.axes}
+        if cause is None and (None in counts.values() or not all(axis.plain for axis in value.axes)):
             cause = Cause("", "result", ENDS if any(axis.flipped for axis in value.axes) else DIFFERS)
-        results.append((cause, {axis.dim: axis.count or Count() for axis in value.axes}))
+        results.append((cause, {dim: count for dim, count in counts.items() if count}))
     return results
+
+
+def _whole(axis: Axis, buckets: Mapping[int, tuple[int, int]]) -> Count | None:
+    """Returns how many values a run has of a dimension along which all are right."""
+    counts = (Count(axis.extents[0] - extents[0], size=size) for size, extents in buckets.items())
+    return next((count for count in counts if axis.extents[1] == count.of(buckets[count.size][1])), None)
 
 
 class _Unproven(Exception):
@@ -161,7 +175,7 @@ class _Unproven(Exception):
 
 
 class _Walk:
-    def __init__(self, programs: tuple[Module, Module], buckets: tuple[int, int]) -> None:
+    def __init__(self, programs: tuple[Module, Module], buckets: Mapping[int, tuple[int, int]]) -> None:
         self._programs = programs
         self._buckets = buckets
 
@@ -200,6 +214,8 @@ class _Walk:
             return whole[step.one.attributes.tuple_index] if isinstance(whole, tuple) else whole
         if op == "call":
             return self._called(step, 0, step.operands)
+        if op == "set-dimension-size" and step.sets_whole():
+            return step.operands[0]
         if op == "select" and step.value(0).scalar is not None and not step.value(0).axes:
             return step.operands[1 if step.value(0).scalar else 2]
         if op == "while":
@@ -328,6 +344,7 @@ def _met(one: Any, other: Any) -> Any:
         counts=one.counts if one.counts == other.counts else None,
         uniform=one.uniform & other.uniform,
         positive=one.positive and other.positive,
+        corners={dims: rest for dims, rest in one.corners.items() if other.corners.get(dims) == rest},
     )
 
 
@@ -340,8 +357,8 @@ class _Step:
     operands: Sequence[Any]
     computations: tuple[Computation, Computation]
     program: Module
-    buckets: tuple[int, int]
-    """The size in both programs."""
+    buckets: Mapping[int, tuple[int, int]]
+    """The open sizes in both programs."""
 
     def operation(self) -> str:
         """Returns the operation of a reduction, or an empty string if it isn't a single one."""
@@ -351,15 +368,28 @@ class _Step:
             return ""
         return root.opcode
 
+    def sets_whole(self) -> bool:
+        """Returns whether the instruction sets a dimension's size to what it is."""
+        for computation, instruction in zip(self.computations, (self.one, self.other), strict=True):
+            size = computation.instructions[instruction.operands[1]].value
+            if size is None or size != instruction.shape[instruction.dimensions[0]]:
+                return False
+        return True
+
     def counted(self, axis: Axis, count: Count | None) -> Axis:
         """Returns an axis that is all right as one of which so many values are, if it has as many."""
-        if axis.count is None and count is not None and axis.extents == (*map(count.of, self.buckets),):
+        if axis.count is None and count is not None and axis.extents == (*map(count.of, self.buckets[count.size]),):
             return dataclasses.replace(axis, count=count)
         return axis
 
     def value(self, index: int) -> Value:
         value: Value = self.operands[index]
         return value
+
+    def ended(self, index: int) -> Value:
+        """Returns an operand, whose masks have as many right values as the size they end at."""
+        value = self.value(index)
+        return dataclasses.replace(value, axes=tuple(self.counted(axis, axis.since) for axis in value.axes))
 
     def shapes(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Returns the shapes of an operand in both programs."""
@@ -510,7 +540,7 @@ def _elementwise(step: _Step) -> Value:
             return Value(
                 (*(each for each in values[0].axes if each != axis), dataclasses.replace(axis, since=count, rest=False))
             )
-    axes = []
+    axes, ends_of = [], dict[int, Count]()
     for dim in range(rank):
         # A scalar operand of `clamp` or `select` has no dimensions.
         present = [axis for value in values if (axis := value.at(dim))]
@@ -519,10 +549,15 @@ def _elementwise(step: _Step) -> Value:
         joined = _joined(present)
         ends = {joined.count} if joined.count else {axis.since for axis in present if axis.since}
         if len(ends) == 1:
-            end = ends.pop()
-            rests = [_rest(value, dim, end) for value in values]
+            end = ends_of[dim] = ends.pop()
+            rests = [_rest(value, {dim: end}) for value in values]
             joined = dataclasses.replace(joined, since=end, rest=_combined(step, values, rests, dim, end))
         axes.append(joined)
+    corners = {}
+    for number in range(2, len(ends_of) + 1):
+        for dims in itertools.combinations(ends_of, number):
+            behind = [_rest(value, {dim: ends_of[dim] for dim in dims}) for value in values]
+            corners[frozenset(dims)] = _combined(step, values, behind)
     known = [value.scalar for value in values]
     varying = [value.uniform for value in values if value.scalar is None or value.axes]
     forwards = values[0] if op in ("convert", "copy") else FREE
@@ -535,6 +570,7 @@ def _elementwise(step: _Step) -> Value:
         reduced=forwards.reduced,
         index=forwards.index,
         most=forwards.most,
+        corners=corners,
     )
 
 
@@ -543,12 +579,27 @@ def _is_positive(op: str, values: Sequence[Value]) -> bool:
     return (op == "add" and all(signs)) or (op == "maximum" and any(signs))
 
 
-def _rest(value: Value, dim: int, end: Count) -> Any:
-    """Returns what a value is behind an end, or None."""
-    axis = value.at(dim)
-    if value.scalar is not None or axis is None:
+def _rest(value: Value, ends: Mapping[int, Count]) -> Any:
+    """Returns what a value is behind the ends of some dimensions, and within the others, or None."""
+    axes = [axis for axis in value.axes if axis.dim in ends]
+    if value.scalar is not None or not axes:
         return value.scalar
-    return axis.rest if end in (axis.count, axis.since) else None
+    # What all is right along has the same rest there as elsewhere.
+    axes = [axis for axis in axes if axis.count is not None] or [axis for axis in axes if axis.since is not None][:1]
+    if not axes or any(ends[axis.dim] not in (axis.count, axis.since) for axis in axes):
+        return None
+    return axes[0].rest if len(axes) == 1 else value.corners.get(frozenset(axis.dim for axis in axes))
+
+
+def _behind(value: Value, dims: Sequence[int]) -> list[Any]:
+    """Returns what a value is behind the ends of one or more of some dimensions: scalars, and None where it isn't known."""
+    axes = [axis for axis in value.axes if axis.dim in dims]
+    corners = (
+        value.corners.get(frozenset(chosen))
+        for number in range(2, len(axes) + 1)
+        for chosen in itertools.combinations([axis.dim for axis in axes], number)
+    )
+    return [*(axis.rest for axis in axes), *corners]
 
 
 def _computed(step: _Step, operands: Sequence[Any]) -> Any:
@@ -565,8 +616,10 @@ def _computed(step: _Step, operands: Sequence[Any]) -> Any:
     return None
 
 
-def _combined(step: _Step, values: Sequence[Value], rests: Sequence[Any], dim: int, count: Count) -> Any:
-    """Returns what an elementwise result is behind the end, or None if that isn't known."""
+def _combined(
+    step: _Step, values: Sequence[Value], rests: Sequence[Any], dim: int = -1, count: Count | None = None
+) -> Any:
+    """Returns what an elementwise result is behind the end of a dimension, or of several; or None if that isn't known."""
     op = step.one.opcode
     if op == "select" and rests[0] is not None:
         return rests[1] if rests[0] else rests[2]
@@ -579,7 +632,7 @@ def _combined(step: _Step, values: Sequence[Value], rests: Sequence[Any], dim: i
         return absorbing if any(rest is not None and bool(rest) == absorbing for rest in rests) else None
     # A softmax: nothing behind the end, unless all that is right is NaN.
     one, other = values[0], values[-1]
-    if len(values) < 2 or rests[0] is None or dim not in other.uniform or count.least < 1:
+    if len(values) < 2 or rests[0] is None or dim not in other.uniform or count is None or count.least < 1:
         return None
     if op == "subtract" and rests[0] == -math.inf and other.reduced == ("maximum", step.one.operands[0], dim):
         return rests[0]
@@ -604,6 +657,17 @@ def _counts(op: str, values: Sequence[Value]) -> Count | None:
     return count.then(0, int(known)) if op == "divide" and known > 0 and count.least >= 0 else None
 
 
+def is_prefix(short: Any, long: Any) -> bool:
+    """Returns whether an array is the first part of another one, but for rounding errors of functions."""
+    prefix = long[tuple(map(slice, short.shape))] if short.ndim == long.ndim else long
+    if prefix.shape != short.shape:
+        return False
+    if prefix.tobytes() == short.tobytes():
+        return True
+    near = {"float32": 2e-6, "float64": 1e-13}.get(short.dtype.name)
+    return near is not None and np.allclose(prefix, short, near, 0, equal_nan=True)
+
+
 def _constant(step: _Step) -> Value:
     one, other = step.one.literal, step.other.literal
     if one is None or other is None:
@@ -612,8 +676,7 @@ def _constant(step: _Step) -> Value:
         raise _Unproven(DIFFERS)
     dims = [dim for dim in range(one.ndim) if one.shape[dim] != other.shape[dim]]
     short, long = (one, other) if one.size <= other.size else (other, one)
-    prefix = long[tuple(slice(size) for size in short.shape)]
-    if prefix.shape != short.shape or prefix.tobytes() != short.tobytes():
+    if not is_prefix(short, long):
         raise _Unproven(DIFFERS)
     axes = tuple(Axis(dim, (one.shape[dim], other.shape[dim]), None) for dim in dims)
     scalar, index = None, None
@@ -641,6 +704,7 @@ def _moved(value: Value, places: Mapping[int, int], **changes: Any) -> Value:
     return dataclasses.replace(
         value,
         axes=tuple(dataclasses.replace(axis, dim=places[axis.dim]) for axis in value.axes),
+        corners={frozenset(places[dim] for dim in dims): rest for dims, rest in value.corners.items()},
         index=None if value.index is None else places[value.index],
         uniform=frozenset(places[dim] for dim in value.uniform if dim in places),
         **changes,
@@ -682,6 +746,7 @@ def _reshape(step: _Step) -> Value:
                 break
         else:
             raise _Unproven("reshapes the size away")
+    moved = {old.dim: new.dim for old, new in zip(value.axes, axes, strict=True)}
     kept = [size for size in before[0] if size != 1] == [size for size in after[0] if size != 1]
     index = None
     if kept and value.index is not None and (counted := value.at(value.index)):
@@ -694,6 +759,7 @@ def _reshape(step: _Step) -> Value:
         reduced=value.reduced if kept else None,
         positive=value.positive,
         most=value.most,
+        corners={frozenset(moved[dim] for dim in dims): rest for dims, rest in value.corners.items()},
     )
 
 
@@ -718,11 +784,23 @@ def _reduce(step: _Step) -> Value:
     gone, rank = set(step.one.dimensions), len(step.shapes(0)[0])
     values = [leaf for operand in step.operands for leaf in _leaves(operand)]
     op = step.operation()
+    if not isinstance(step.operands[0], tuple):
+        values[0] = step.ended(0)
     value, over = values[0], [axis for axis in values[0].axes if axis.dim in gone]
     others = len(step.operands) != 2
-    for axis in over:
-        if others or axis.count is None or not _neutral(op, step.one.dtype, axis.rest):
+    if others and over and (extreme := _extreme(step)):
+        (dim,) = gone
+        if (
+            not over[0].count
+            or values[1].index != dim
+            or not _neutral(extreme, step.one.type.arrays[0].dtype, over[0].rest)
+        ):
             raise _Unproven(BEHIND)
+        over = []
+    if any(axis.count is None for axis in over) or (over and others):
+        raise _Unproven(BEHIND)
+    if not all(_neutral(op, step.one.dtype, rest) for rest in _behind(value, [axis.dim for axis in over])):
+        raise _Unproven(BEHIND)
     places = {dim: place for place, dim in enumerate(dim for dim in range(rank) if dim not in gone)}
     axes = []
     for axis in value.axes if not others else _common(values):
@@ -738,6 +816,49 @@ def _reduce(step: _Step) -> Value:
     return Value(tuple(axes), reduced=reduced, positive=value.positive and op == "add")
 
 
+def _extreme(step: _Step) -> str:
+    """Returns which extreme value a reduction of values and places finds, with its first place, or an empty string."""
+    computation = step.program.computations[step.one.called[0]]
+
+    def form(name: str) -> Any:
+        instruction = computation.instructions[name]
+        if instruction.opcode == "parameter":
+            return instruction.number
+        direction = (instruction.attributes.comparison_direction,) if instruction.opcode == "compare" else ()
+        return instruction.opcode, *direction, *map(form, instruction.operands)
+
+    for direction, extreme in (("GE", "maximum"), ("LE", "minimum")):
+        better, same = ("compare", direction, 0, 2), ("compare", "EQ", 0, 2)
+        place = ("select", same, ("minimum", 1, 3), ("select", better, 1, 3))
+        if len(step.one.dimensions) == 1 and form(computation.root.name) == ("tuple", ("select", better, 0, 2), place):
+            return extreme
+    return ""
+
+
+def _sort(step: _Step) -> Value:
+    """Follows a stable sort. Values behind the end stay behind it if they come last in the order."""
+    values = [leaf for operand in step.operands for leaf in _leaves(operand)]
+    (dim,), root = step.one.dimensions, step.program.computations[step.one.called[0]].root
+    present = [axis for value in values if (axis := value.at(dim))]
+    if not present:
+        return Value((*_common(values),)) if _is_order(step) else _unknown(step)
+    last = {"GT": "maximum", "LT": "minimum"}.get(root.attributes.comparison_direction, "")
+    axis = values[0].at(dim)
+    if not _is_order(step) or axis is None or not axis.plain or axis.count is None or not step.one.attributes.is_stable:
+        raise _Unproven(UNKNOWN)
+    if not _neutral(last, step.one.type.arrays[0].dtype, axis.rest):
+        raise _Unproven(BEHIND)
+    return Value((*_common(values),))
+
+
+def _is_order(step: _Step) -> bool:
+    """Returns whether a sort is by the first operand. Other ones can stand for calls of the runtime (`marks.py`)."""
+    order = step.program.computations[step.one.called[0]]
+    operands = [order.instructions[name] for name in order.root.operands]
+    compares = order.root.opcode == "compare" and all(operand.opcode == "parameter" for operand in operands)
+    return compares and [operand.number for operand in operands] == [0, 1]
+
+
 def _common(values: Sequence[Value]) -> list[Axis]:
     """Returns the axes of values that are combined elementwise, without rests."""
     dims = sorted({axis.dim for value in values for axis in value.axes})
@@ -746,13 +867,19 @@ def _common(values: Sequence[Value]) -> list[Axis]:
 
 def _dot(step: _Step) -> Value:
     numbers = step.same("dot_dimension_numbers")
-    left, right = step.value(0), step.value(1)
+    left, right = step.ended(0), step.ended(1)
+    for value, contracted in (
+        (left, numbers.lhs_contracting_dimensions),
+        (right, numbers.rhs_contracting_dimensions),
+    ):
+        if any(rest is None or rest != 0 for rest in _behind(value, [*contracted])):
+            raise _Unproven(BEHIND)
     for one, other in zip(numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions, strict=True):
         axes = [axis for axis in (left.at(one), right.at(other)) if axis]
         if not axes:
             continue
         joined = _joined([dataclasses.replace(axis, dim=0) for axis in axes])
-        if len(axes) < 2 or joined.count is None or any(axis.rest is None or axis.rest != 0 for axis in axes):
+        if len(axes) < 2 or joined.count is None:
             raise _Unproven(BEHIND)
     result: list[list[Axis | None]] = []
     for one, other in zip(numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions, strict=True):
@@ -803,10 +930,15 @@ def _windows(step: _Step) -> list[Any]:
 
 def _convolution(step: _Step) -> Value:
     numbers, windows = step.same("convolution_dimension_numbers"), _windows(step)
-    value, kernel = step.value(0), step.value(1)
+    value, kernel = step.ended(0), step.value(1)
     if kernel.axes or step.same("batch_group_count") > 1 or value.at(numbers.input_feature_dimension):
         raise _Unproven(BEHIND)
     axes = []
+    late = [
+        place for place, window in zip(numbers.input_spatial_dimensions, windows, strict=True) if window.padding_high
+    ]
+    if any(rest is None or rest != 0 for rest in _behind(value, late)):
+        raise _Unproven(BEHIND)
     if batch := value.at(numbers.input_batch_dimension):
         axes.append(dataclasses.replace(batch, dim=numbers.output_batch_dimension, rest=None))
     places = zip(numbers.input_spatial_dimensions, numbers.output_spatial_dimensions, windows, strict=True)
@@ -823,7 +955,10 @@ def _reduce_window(step: _Step) -> Value:
     if len(step.operands) != 2:
         return _unknown(step)
     axes = []
-    for axis in step.value(0).axes:
+    late = [dim for dim, window in enumerate(windows) if window.padding_high > 0]
+    if not all(_neutral(op, step.one.dtype, rest) for rest in _behind(step.ended(0), late)):
+        raise _Unproven(BEHIND)
+    for axis in step.ended(0).axes:
         window = windows[axis.dim]
         if window.size == 1 and window.stride == 1:
             axes.append(dataclasses.replace(axis, rest=None))
@@ -877,10 +1012,13 @@ def _reverse(step: _Step) -> Value:
 
 
 def _pad(step: _Step) -> Value:
-    value, padding = step.value(0), step.value(1).scalar
+    value, padding = step.ended(0), step.value(1).scalar
     config, axes = step.same("padding_config"), []
     if step.value(1).axes:
         raise _Unproven(UNKNOWN)
+    late = [dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_high > 0]
+    if any(rest is None or padding is None or rest != padding for rest in _behind(value, late)):
+        raise _Unproven(BEHIND)
     for axis in value.axes:
         edge = config.dimensions[axis.dim]
         low, high = edge.edge_padding_low, edge.edge_padding_high
@@ -889,7 +1027,7 @@ def _pad(step: _Step) -> Value:
             continue
         if not axis.plain or edge.interior_padding or low < 0 or (axis.count is not None and axis.count.least < 0):
             raise _Unproven(UNKNOWN)
-        if high > 0 and (axis.count is None or axis.rest is None or padding is None or axis.rest != padding):
+        if high > 0 and axis.count is None:
             raise _Unproven(BEHIND)
         count = None if axis.count is None else axis.count.then(low + high)
         extents = axis.extents[0] + low + high, axis.extents[1] + low + high
@@ -924,7 +1062,7 @@ def _concatenate(step: _Step) -> Value:
             axes.append(dataclasses.replace(last, count=count, extents=extents, rest=last.rest if count else None))
         elif present:
             joined = _joined(present)
-            rests = [_rest(value, other, joined.count) if joined.count else None for value in values]
+            rests = [_rest(value, {other: joined.count}) if joined.count else None for value in values]
             axes.append(dataclasses.replace(joined, rest=rests[0] if len({*rests}) == 1 else None))
     return Value(tuple(axes))
 
@@ -1007,10 +1145,7 @@ def _dynamic_update_slice(step: _Step) -> Value:
 
 
 def _unknown(step: _Step) -> Value:
-    """Returns what is known of an operation without a rule: only that it has nothing to do with the size.
-
-    A sort is one, because it can stand for a call of the runtime (`marks.py`).
-    """
+    """Returns what is known of an operation without a rule: only that it has nothing to do with the size."""
     leaves = [leaf for operand in step.operands for leaf in _leaves(operand)]
     if any(leaf.axes for leaf in leaves) or step.one.type != step.other.type:
         raise _Unproven(UNKNOWN)
@@ -1034,5 +1169,6 @@ _RULES: Mapping[str, Callable[[_Step], Value]] = {
     "reshape": _reshape,
     "reverse": _reverse,
     "slice": _slice,
+    "sort": _sort,
     "transpose": _transpose,
 }

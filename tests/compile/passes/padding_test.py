@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -18,58 +20,82 @@ BUCKET = 16
 RNG = np.random.default_rng(0)
 
 
+def cut(x: Array, axes: Mapping[int, int], sizes: Sequence[Any]) -> tuple[slice, ...]:
+    """Returns the part of an input that a run has."""
+    return tuple(slice(sizes[axes[axis]]) if axis in axes else slice(None) for axis in range(x.ndim))
+
+
 def normal(*shape: int) -> Array:
     """Returns values from a normal distribution."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-class PaddingTest(PassTest):
-    """The pass on models of one input, `x[:, :n]`."""
+Axes = Mapping[int, int]
+"""The dimensions of an input that have a size, and which one."""
 
-    def applied(self, model: Callable[[Any], Any], x: Array) -> tuple[Any, list[str], list[dict[str, str]]]:
-        """Applies the pass to a model. Returns the graph, its fetches, and near misses; and the graph before."""
+
+class PaddingTest(PassTest):
+    """The pass on models of inputs such as `x[:, :n]`."""
+
+    def applied(
+        self, model: Callable[..., Any], *inputs: Array, axes: Sequence[Axes] = ({1: 0},)
+    ) -> tuple[Any, list[str], list[dict[str, str]]]:
+        """Applies the pass to a model. Returns the graph, its fetches, and near misses."""
         import tensorflow as tf
 
         from tfaot.compile import table
 
+        count = 1 + max(size for sizes in axes for size in sizes.values())
         with tf.Graph().as_default() as graph:
-            placeholder = tf.compat.v1.placeholder(x.dtype, [x.shape[0], None, *x.shape[2:]], "x0")
-            size = tf.compat.v1.placeholder(tf.int32, [], "x1")
-            cut = placeholder[:, :size]
-            results = model(cut)
+            sizes = [tf.compat.v1.placeholder(tf.int32, [], f"x{len(inputs) + size}") for size in range(count)]
+            cuts = []
+            for index, (x, of_x) in enumerate(zip(inputs, axes, strict=True)):
+                shape = [None if axis in of_x else size for axis, size in enumerate(x.shape)]
+                cuts.append(tf.compat.v1.placeholder(x.dtype, shape, f"x{index}")[cut(x, of_x, sizes)])
+            results = model(*cuts)
             results = results if isinstance(results, (list, tuple)) else [results]
             fetches = [tf.identity(result, f"result{index}").name for index, result in enumerate(results)]
         before = graph.as_graph_def()
         for node in before.node:
-            if node.name == cut.op.name:
-                node.attr[OPEN_SIZE].CopyFrom(attribute("x1"))
-        config = config_of(["x0:0", "x1:0"], [x, np.array(1, np.int32)], fetches)
+            if node.name in {cut.op.name for cut in cuts}:
+                node.attr[OPEN_SIZE].CopyFrom(attribute("size"))
+        feeds = [*inputs, *[np.array(1, np.int32)] * count]
+        config = config_of([f"x{index}:0" for index in range(len(feeds))], feeds, fetches)
         applied = table.apply(before, config, ["padding"])
         self.assertEqual(len(applied.missed), 1 - (applied.places["padding"] or 0))
         return applied.graph, fetches, applied.missed
 
-    def exact(self, model: Callable[[Any], Any], x: Array, sizes: Sequence[int] = (1, 2, 7, 15, 16)) -> None:
+    def exact(
+        self,
+        model: Callable[..., Any],
+        *inputs: Array,
+        sizes: Sequence[int | tuple[int, ...]] = (1, 2, 7, 15, 16),
+        axes: Sequence[Axes] = ({1: 0},),
+    ) -> None:
         """Asserts that the pass applies, and that no result depends on what is behind the end."""
         import tensorflow as tf
 
-        graph, fetches, missed = self.applied(model, x)
+        graph, fetches, missed = self.applied(model, *inputs, axes=axes)
         self.assertEqual(missed, [])
         padded = compiled(graph, fetches)
         for size in sizes:
-            results = model(tf.constant(x[:, :size]))
+            point = size if isinstance(size, tuple) else (size,)
+            parts = [x[cut(x, of_x, point)] for x, of_x in zip(inputs, axes, strict=True)]
+            results = model(*map(tf.constant, parts))
             wanted = [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
-            for behind in (np.nan, 3e38, -np.inf) if x.dtype.kind == "f" else (-(2**31), 2**31 - 1):
-                fed = x.copy()
-                fed[:, size:] = behind
-                got = padded(fed, np.array(size, np.int32))
+            for behind in (np.nan, 3e38, -np.inf) if inputs[0].dtype.kind == "f" else (-(2**31), 2**31 - 1):
+                fed = [np.full(x.shape, behind, x.dtype) for x in inputs]
+                for whole, part in zip(fed, parts, strict=True):
+                    whole[tuple(map(slice, part.shape))] = part
+                got = padded(*fed, *(np.array(number, np.int32) for number in point))
                 for have, want in zip(got, wanted, strict=True):
                     self.assertEqual(have.shape, want.shape)
                     largest = np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=1)
-                    np.testing.assert_allclose(have, want, 1e-5, 1e-5 * largest, err_msg=f"size {size}, {behind}")
+                    np.testing.assert_allclose(have, want, 1e-5, 1e-5 * largest, err_msg=f"sizes {point}, {behind}")
 
-    def stays(self, model: Callable[[Any], Any], x: Array, reason: str) -> None:
+    def stays(self, model: Callable[..., Any], *inputs: Array, reason: str, axes: Sequence[Axes] = ({1: 0},)) -> None:
         """Asserts that the proof ends, and where."""
-        _, _, missed = self.applied(model, x)
+        _, _, missed = self.applied(model, *inputs, axes=axes)
         self.assertEqual([miss["reason"] for miss in missed], [reason])
 
     def test_elementwise(self) -> None:
@@ -153,20 +179,49 @@ class PaddingTest(PassTest):
             y = tf.nn.conv1d(tf.nn.conv1d(x, w, 2, "VALID"), other, 1, "SAME")
             return [y, tf.reduce_mean(y, 1), tf.matmul(y, y, transpose_b=True) @ y]
 
-        self.exact(front, normal(2, BUCKET, 4), (3, 4, 5, 9, 10, 15, 16))
+        self.exact(front, normal(2, BUCKET, 4), sizes=(3, 4, 5, 9, 10, 15, 16))
         image = normal(3, 4, 1, 6)
 
         def same(x: Any) -> Any:
             y = tf.nn.relu(tf.nn.conv1d(x, w, 2, "SAME"))
             z = tf.nn.conv2d(x[..., None], image, [1, 2, 3, 1], "SAME")
-            return [y, tf.nn.conv1d(y, other, 2, "SAME"), z, tf.nn.max_pool1d(x, 4, 2, "SAME"), tf.reduce_sum(y, 1)]
+            pools = [pool(x, 4, stride, "SAME") for pool in (tf.nn.max_pool1d, tf.nn.avg_pool1d) for stride in (2, 3)]
+            padded = tf.nn.conv1d(tf.pad(x, [[0, 0], [2, 3], [0, 0]]), w, 2, "VALID")
+            return [y, tf.nn.conv1d(y, other, 2, "SAME"), z, *pools, tf.reduce_sum(y, 1), padded]
 
-        self.exact(same, normal(2, BUCKET, 4), (1, 2, 3, 6, 7, 8, 15, 16))
-        self.stays(
-            lambda x: tf.nn.avg_pool1d(x, 3, 2, "SAME"),
-            normal(2, BUCKET, 4),
-            f"AvgPool {DIFFERS}",
+        self.exact(same, normal(2, BUCKET, 4), sizes=(1, 2, 3, 6, 7, 8, 15, 16))
+        square = normal(3, 3, 4, 5)
+        self.exact(
+            lambda x: [tf.nn.conv2d(x, square, 2, "SAME"), tf.nn.avg_pool2d(x, [2, 3], [2, 1], "SAME")],
+            normal(2, BUCKET, BUCKET, 4),
+            sizes=((1, 1), (1, 16), (15, 1), (7, 10), (16, 16)),
+            axes=({1: 0, 2: 1},),
         )
+
+    def test_orders(self) -> None:
+        """Protects sorts and places of extremes, also where values are infinite or the same, and cumulative sums."""
+        import tensorflow as tf
+
+        def ordered(x: Any) -> Any:
+            x = tf.where(x > 1, -np.inf, tf.floor(x))  # no -0, which XLA sorts before 0
+            every = tf.linalg.band_part(tf.ones([tf.shape(x)[1]] * 2, tf.int32), -1, 0)
+            sums = tf.reduce_sum(tf.where(every[..., None] > 0, x[:, None], 0.0), 2)
+            best = tf.argmax(x, 1)
+            taken = tf.gather(x, best[:, 0], axis=1, batch_dims=1)
+            return [
+                tf.sort(x, 1),
+                tf.argsort(x, 1, "DESCENDING"),
+                tf.sort(x, 1)[:, 0],
+                best,
+                tf.argmin(x, 1),
+                taken,
+                sums,
+            ]
+
+        self.exact(ordered, normal(2, BUCKET, 4))
+        whole = RNG.integers(-(2**31), 2**31 - 1, (2, BUCKET, 4), np.int32)
+        whole[0] = -(2**31)
+        self.exact(lambda x: [tf.sort(x, 1, "DESCENDING"), tf.argsort(x, 1), tf.argmax(x, 1), tf.argmin(x, 1)], whole)
 
     def test_loops(self) -> None:
         """Protects recurrent layers: a loop makes a run's steps, and its last state is that of the last of them."""
@@ -221,6 +276,82 @@ class PaddingTest(PassTest):
 
         self.exact(counted, normal(2, BUCKET, 4))
 
+    def test_forms(self) -> None:
+        """Protects numbers that the compiler would compute for the bucket, and that are other ones for small sizes."""
+        import tensorflow as tf
+
+        def numbers(x: Any) -> Any:
+            size = tf.shape(x)[1]
+            return [
+                x / tf.cast(tf.maximum(size, 10), tf.float32),
+                tf.where(size > 10, 2 * x, x),
+                x * tf.cast(tf.where(size > 10, size, 3), tf.float32),
+                x * tf.cast((size + 1) % 17, tf.float32),
+                x * tf.cast(size**2 // 3, tf.float32),
+                x * tf.cast(tf.range(size) + size < 10, tf.float32)[:, None],
+            ]
+
+        self.exact(numbers, normal(2, BUCKET, 4), sizes=(1, 4, 5, 9, 10, 11, 16))
+
+    def test_tables(self) -> None:
+        """Protects tables of positions with as many rows as the largest bucket."""
+        import tensorflow as tf
+
+        for rows in (BUCKET, BUCKET + 4):
+            table = normal(rows, 4)
+            self.exact(
+                lambda x, table=table: tf.nn.softmax(x + tf.constant(table)[: tf.shape(x)[1]], 1), normal(2, BUCKET, 4)
+            )
+
+    def test_two(self) -> None:
+        """Protects models with two sizes: each mask counts its own, and corners are masked, too."""
+        import tensorflow as tf
+
+        w, kernel = normal(4, 8), normal(3, 3, 4, 5)
+
+        def translation(x: Any, y: Any) -> Any:
+            attended = tf.nn.softmax(tf.matmul(x @ w, y @ w, transpose_b=True)) @ y
+            return [attended, tf.reduce_max(y, 1) + tf.reduce_mean(x, 1), x / tf.cast(tf.shape(y)[1], tf.float32)]
+
+        def image(x: Any) -> Any:
+            y = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME")), 3, 1, "SAME")
+            h, w = tf.shape(x)[1], tf.shape(x)[2]
+            scaled = y * tf.cast(tf.minimum(h, w) * h, tf.float32)
+            return [
+                tf.transpose(scaled, [0, 2, 1, 3]),
+                tf.reduce_mean(y, [1, 2]),
+                tf.nn.softmax(y, 1),
+                tf.einsum("bhwd,bhwe->bde", x, x),
+            ]
+
+        sizes = ((1, 1), (1, 16), (16, 1), (7, 9), (9, 7), (16, 16))
+        self.exact(translation, normal(2, BUCKET, 4), normal(2, BUCKET, 4), sizes=sizes, axes=({1: 0}, {1: 1}))
+        self.exact(image, normal(2, BUCKET, BUCKET, 4), sizes=sizes, axes=({1: 0, 2: 1},))
+        for model, reason in (
+            (lambda x: tf.reshape(x, [2, -1, 4]), "Reshape reshapes the size away"),
+            (lambda x: tf.pad(x, [[0, 0], [0, 0], [0, tf.maximum(9 - tf.shape(x)[1], 0)], [0, 0]]), f"Pack {DIFFERS}"),
+        ):
+            with self.subTest(reason):
+                self.stays(model, normal(2, BUCKET, BUCKET, 4), reason=reason, axes=({1: 0, 2: 1},))
+
+    def test_corners(self) -> None:
+        """Protects from a product of two masked values, which is zero behind each end, and not behind both."""
+        import tensorflow as tf
+
+        from tfaot.compile.passes import padding
+
+        def corner(x: Any) -> Any:
+            rows, columns = (tf.range(tf.shape(x)[axis]) < tf.shape(x)[axis] for axis in (1, 2))
+            rows, columns = rows[:, None, None], columns[:, None]
+            left = tf.where(rows, tf.where(columns, x, 0.0), 1.0)
+            right = tf.where(columns, tf.where(rows, x, 0.0), 1.0)
+            return tf.reduce_sum(left * right, [1, 2])
+
+        x, axes = normal(2, BUCKET, BUCKET, 4), ({1: 0, 2: 1},)
+        self.exact(corner, x, sizes=((5, 7), (16, 3)), axes=axes)
+        with mock.patch.dict(padding._MASKS, {"Sum": lambda padded, node: None}):
+            self.stays(corner, x, reason=f"Sum {BEHIND}", axes=axes)
+
     def test_stays(self) -> None:
         """Protects from wrong numbers: what depends on the end, the size, or other values behind it ends the proof."""
         import tensorflow as tf
@@ -229,12 +360,17 @@ class PaddingTest(PassTest):
         for model, reason in (
             (lambda x: x[:, -1:], f"StridedSlice {ENDS}"),
             (lambda x: x[:, :3], "StridedSlice takes more values than the smallest size has"),
-            (lambda x: x * tf.cast(tf.shape(x)[1] ** 2, tf.float32), f"Mul {DIFFERS}"),
-            (lambda x: tf.sort(x, 1), f"TopKV2 {UNKNOWN}"),
-            (lambda x: tf.argmax(x, 1), f"ArgMax {BEHIND}"),
+            (lambda x: tf.pad(x, [[0, 0], [0, tf.maximum(10 - tf.shape(x)[1], 0)], [0, 0]]), f"Pack {DIFFERS}"),
+            (lambda x: tf.pad(x, [[0, 0], [tf.abs(tf.minimum(tf.shape(x)[1], 9) - 9)] * 2, [0, 0]]), f"Pack {DIFFERS}"),
+            (lambda x: tf.fill([2], tf.shape(x)[1] > 10), f"Identity {DIFFERS}"),
+            (lambda x: tf.roll(x, 1, 1), f"Roll {ENDS}"),
+            (
+                lambda x: tf.compat.v1.nn.fused_batch_norm(x[:, None], tf.ones(4), tf.ones(4))[0],
+                f"FusedBatchNormV3 {UNKNOWN}",
+            ),
         ):
             with self.subTest(reason):
-                self.stays(model, x, reason)
+                self.stays(model, x, reason=reason)
 
     def test_mutants(self) -> None:
         """Protects from masks that are wrong: without one, or with one that is off by a place, the proof ends."""
@@ -244,6 +380,9 @@ class PaddingTest(PassTest):
 
         w = normal(3, 4, 5)
         models: dict[str, Callable[[Any], Any]] = {
+            "ArgMax": lambda x: tf.argmax(x, 1),
+            "ArgMin": lambda x: tf.argmin(x, 1),
+            "AvgPool": lambda x: tf.nn.avg_pool1d(x, 3, 2, "SAME"),
             "BatchMatMulV2": lambda x: tf.matmul(x, x, transpose_a=True),
             "Conv2D": lambda x: tf.nn.conv1d(x, w, 1, "SAME"),
             "Einsum": lambda x: tf.einsum("bnd,bne->bde", x, x),
@@ -252,26 +391,38 @@ class PaddingTest(PassTest):
             "MaxPool": lambda x: tf.nn.max_pool1d(x, 3, 1, "SAME"),
             "Mean": lambda x: tf.reduce_mean(x, 1),
             "Min": lambda x: tf.reduce_min(x, 1),
+            "PadV2": lambda x: tf.pad(x, [[0, 0], [0, 2], [0, 0]], constant_values=7.0),
             "Prod": lambda x: tf.reduce_prod(x, 1),
             "Softmax": lambda x: tf.nn.softmax(x, 1),
             "Sum": lambda x: tf.reduce_sum(x, 1),
+            "TopKV2": lambda x: tf.sort(x, 1),
         }
         whole = padding._Padded.masked
 
-        def late(self: Any, node: Any, operand: int, axes: Sequence[int], value: float) -> None:
-            counted = self.count
-            self.count = lambda node, count: counted(node, count.then(1))
-            whole(self, node, operand, axes, value)
-            self.count = counted
+        def counting(change: Callable[[Any], Any]) -> Callable[..., None]:
+            def masked(self: Any, *args: Any) -> None:
+                counted = self.count
+                self.count = lambda node, count: counted(node, change(count))
+                whole(self, *args)
+                self.count = counted
 
+            return masked
+
+        late, early = (counting(lambda count, add=add: count.then(add)) for add in (1, -1))
+        other = counting(lambda count: dataclasses.replace(count, size=1 - count.size))
         for op, model in models.items():
             with self.subTest(op):
                 x = normal(2, BUCKET, 4)
                 self.assertEqual(self.applied(model, x)[2], [])
                 with mock.patch.dict(padding._MASKS, {op: lambda padded, node: None}):
                     self.assertNotEqual(self.applied(model, x)[2], [])
-                with mock.patch.object(padding._Padded, "masked", late):
-                    self.assertNotEqual(self.applied(model, x)[2], [])
+                for moved in (late, early):
+                    with mock.patch.object(padding._Padded, "masked", moved):
+                        self.assertNotEqual(self.applied(model, x)[2], [])
+                two = functools.partial(self.applied, lambda x, y, model=model: [model(x), 2 * y], x, x)
+                self.assertEqual(two(axes=({1: 0}, {1: 1}))[2], [])
+                with mock.patch.object(padding._Padded, "masked", other):
+                    self.assertNotEqual(two(axes=({1: 0}, {1: 1}))[2], [])
 
     def test_random(self) -> None:
         """Protects exactness: of random models, the pass either applies, and results are exact, or it leaves them."""
@@ -283,7 +434,7 @@ class PaddingTest(PassTest):
                 _, _, missed = self.applied(model, x)
                 if not missed:
                     applied += 1
-                    self.exact(model, x, (1, 2, int(RNG.integers(3, BUCKET)), BUCKET))
+                    self.exact(model, x, sizes=(1, 2, int(RNG.integers(3, BUCKET)), BUCKET))
         self.assertGreater(applied, 1)
 
 
