@@ -133,7 +133,7 @@ ENDS = "counts places from the end"
 
 
 def prove(
-    programs: tuple[Module, Module], sized: Mapping[int, Mapping[int, int]], sizes: Sequence[int]
+    programs: tuple[Module, Module], sized: Mapping[int, Mapping[int, int]], sizes: Sequence[int], valid: bool
 ) -> list[tuple[Cause | None, dict[int, Count]]]:
     """Follows the sizes through a program.
 
@@ -141,6 +141,7 @@ def prove(
       programs: the program for two buckets of each size. The differences of two sizes' buckets aren't the same.
       sized: by the number of a parameter, its open dimensions, and which size each has.
       sizes: the numbers of the parameters that are the sizes of a run.
+      valid: whether all windows with strides have padding `VALID`.
 
     Returns:
       For each result, what ends the proof or None, and the number of right values by open dimension.
@@ -153,7 +154,7 @@ def prove(
         )
         parameters.append(Value(axes, counts=Count(size=sizes.index(number)) if number in sizes else None))
         buckets |= {axis.count.size: axis.extents for axis in axes if axis.count}
-    root = _Walk(programs, buckets).run(programs[0].entry, programs[1].entry, parameters)
+    root = _Walk(programs, buckets, valid).run(programs[0].entry, programs[1].entry, parameters)
     results = []
     for value in root if isinstance(root, tuple) else (root,):
         cause = value.cause
@@ -175,9 +176,10 @@ class _Unproven(Exception):
 
 
 class _Walk:
-    def __init__(self, programs: tuple[Module, Module], buckets: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(self, programs: tuple[Module, Module], buckets: Mapping[int, tuple[int, int]], valid: bool) -> None:
         self._programs = programs
         self._buckets = buckets
+        self._valid = valid
 
     def run(self, one: Computation, other: Computation, parameters: Sequence[Any]) -> Any:
         """Returns what is known of a computation's result."""
@@ -195,7 +197,9 @@ class _Walk:
             if pair not in done:
                 values = [done[operand] for operand in operands]
                 done[pair] = (
-                    self._result(_Step(a, b, values, (one, other), self._programs[0], self._buckets), parameters)
+                    self._result(
+                        _Step(a, b, values, (one, other), self._programs[0], self._buckets, self._valid), parameters
+                    )
                     if same
                     else _failed(a, DIFFERS)
                 )
@@ -359,6 +363,8 @@ class _Step:
     program: Module
     buckets: Mapping[int, tuple[int, int]]
     """The open sizes in both programs."""
+    valid: bool
+    """Whether windows with strides begin at the same places for all sizes."""
 
     def operation(self) -> str:
         """Returns the operation of a reduction, or an empty string if it isn't a single one."""
@@ -897,7 +903,7 @@ def _dot(step: _Step) -> Value:
     return Value(tuple(open_axes))
 
 
-def _window(axis: Axis, window: Any, rest: Callable[[Any], bool], extents: tuple[int, int]) -> Axis:
+def _window(axis: Axis, window: Any, rest: Callable[[Any], bool], extents: tuple[int, int], valid: bool) -> Axis:
     """Returns an axis after windows along it.
 
     Args:
@@ -905,13 +911,14 @@ def _window(axis: Axis, window: Any, rest: Callable[[Any], bool], extents: tuple
       window: the dimension of the window.
       rest: whether what is behind the end is what the operation pads with.
       extents: the result's sizes.
+      valid: whether there is no padding that depends on the size.
     """
     reach = (window.size - 1) * max(window.window_dilation, 1)
     step, low, high = max(window.stride, 1), window.padding_low, window.padding_high
     if not axis.plain or max(window.base_dilation, 1) != 1:
         raise _Unproven(UNKNOWN)
     # Padding that depends on the size isn't 0 where the last window begins at the last value.
-    if step > 1 and (low or high or (reach and all((extent - 1) % step for extent in axis.extents))):
+    if step > 1 and (low or high or (reach and not valid and all((extent - 1) % step for extent in axis.extents))):
         raise _Unproven("has padding and strides, so the places of its windows may depend on the size")
     if high > 0 and (axis.count is None or not rest(axis.rest)):
         raise _Unproven(BEHIND)
@@ -945,7 +952,7 @@ def _convolution(step: _Step) -> Value:
     for place, result, window in places:
         if axis := value.at(place):
             extents = step.one.shape[result], step.other.shape[result]
-            after = _window(axis, window, lambda rest: rest is not None and rest == 0, extents)
+            after = _window(axis, window, lambda rest: rest is not None and rest == 0, extents, step.valid)
             axes.append(dataclasses.replace(after, dim=result))
     return Value(tuple(axes))
 
@@ -964,7 +971,7 @@ def _reduce_window(step: _Step) -> Value:
             axes.append(dataclasses.replace(axis, rest=None))
             continue
         extents = step.one.shape[axis.dim], step.other.shape[axis.dim]
-        axes.append(_window(axis, window, lambda rest: _neutral(op, step.one.dtype, rest), extents))
+        axes.append(_window(axis, window, lambda rest: _neutral(op, step.one.dtype, rest), extents, step.valid))
     return Value(tuple(axes))
 
 
