@@ -363,6 +363,10 @@ class PaddingTest(PassTest):
             (lambda x: x[:, :3], "StridedSlice takes more values than the smallest size has"),
             (lambda x: tf.pad(x, [[0, 0], [0, tf.maximum(10 - tf.shape(x)[1], 0)], [0, 0]]), f"Pack {DIFFERS}"),
             (lambda x: tf.pad(x, [[0, 0], [tf.abs(tf.minimum(tf.shape(x)[1], 9) - 9)] * 2, [0, 0]]), f"Pack {DIFFERS}"),
+            (
+                lambda x: x * tf.sign(tf.cast(tf.reduce_sum(tf.range(tf.shape(x)[1])) - 50, tf.float32)),
+                f"Sum {DIFFERS}",
+            ),
             (lambda x: tf.fill([2], tf.shape(x)[1] > 10), f"Identity {DIFFERS}"),
             (lambda x: tf.roll(x, 1, 1), f"Roll {ENDS}"),
             (

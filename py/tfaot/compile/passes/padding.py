@@ -299,7 +299,10 @@ class _Padded:
             for placeholder, (op, operand, dtype) in fed.items():
                 shape = self._shape_at(operand, sizes)
                 feeds[placeholder] = np.array({"Size": math.prod(shape), "Rank": len(shape)}.get(op, shape), dtype)
-            values: list[Any] = session.run([*tensors], feeds)
+            try:
+                values: list[Any] = session.run([*tensors], feeds)
+            except tf.errors.OpError as error:
+                raise _Unproven("", f"isn't for sizes {(*sizes,)}: {error.op and error.op.type}") from None
             return values
 
         return run
@@ -479,6 +482,8 @@ class _Padded:
                 self._used(node, source.op, index, operand) if _port(operand) in self._forms else operand
                 for index, operand in enumerate(self._data(source))
             ]
+            if operands == self._data(source):  # it would still be computed for the bucket
+                raise _Unproven(name, f"{source.op} {DIFFERS}")
             copy = self._add(node, source.op, *operands, **source.attr)
             self._settled |= {result: copy + result[len(name) :] for result in self._results(name, self._tensors)}
         return self._settled[tensor]
