@@ -167,8 +167,9 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
     norm = std::max(norm, std::abs(d[i]) + (i > 0 ? std::abs(above[i]) : 0.0));
   }
   const double least = kEpsilon * norm;
+  std::int64_t iterations = kIterations * size;
   for (std::int64_t k = size - 1; k >= 0; --k) {
-    for (int iteration = 0;; ++iteration) {
+    for (;;) {
       std::int64_t l = k;
       bool zero = false;
       for (; l > 0; --l) {
@@ -195,7 +196,7 @@ bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
         }
       }
       if (l == k) break;
-      if (iteration == kIterations) return false;
+      if (iterations-- == 0) return false;
       double x = d[l];
       const double y_k = d[k - 1], z_k = d[k];
       double g = k - 1 > l ? above[k - 1] : 0;
