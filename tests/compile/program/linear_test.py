@@ -399,6 +399,10 @@ class LinearTest(unittest.TestCase):
             self.dtype = np.dtype(np.float64)
             values = Call(kernels, Linear("Eigen", 64, 64, vectors=False), np.outer(ramp, ramp)[None]).run()[1]
             self.assert_close(values[:, None], np.append(np.zeros(63), ramp @ ramp)[None, None], level)
+            twos = np.where(np.arange(150) % 2, 1.0, 1e-3)
+            clustered = np.linalg.qr(self.normal((150, 150)))[0] * twos @ np.linalg.qr(self.normal((150, 150)))[0]
+            values = Call(kernels, Linear("Singular", 150, 150, vectors=False), clustered[None]).run()[1]
+            self.assert_close(values[:, None], -np.sort(-twos)[None, None], level)
             for number, (matrix, dtype) in enumerate(hard):
                 self.dtype, case, size = np.dtype(dtype), (level, number), len(matrix)
                 x = matrix.astype(dtype)[None]
