@@ -32,6 +32,7 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
     entry = only.entry_points[0]
     results = module.result.parts if module.result.dtype == "tuple" else (module.result,)
     batch, buckets = function.batch, function.buckets
+    bounded = {output.name for output in manifest.entry_point(entry.name).sized}
     inputs = [(tensor, tensor.at(batch, buckets)) for tensor in entry.inputs]
     outputs = [(tensor, (batch, *tensor.shape[1:]) if tensor.batched else tensor.shape) for tensor in entry.outputs]
     read, written = (
@@ -46,7 +47,7 @@ def check(module: Module, manifest: Manifest, function: Function, sources: Mappi
             differences.append(f"{len(shapes)} {kind}s; the model has {len(wanted)}")
             continue
         for actual, (tensor, shape) in zip(shapes, wanted, strict=True):
-            if buckets and any(actual.dynamic) and len(shape) == len(actual.dims):
+            if buckets and tensor.name in bounded and len(shape) == len(actual.dims):
                 # A smaller bucket has smaller bounds.
                 shape = tuple(map(min, shape, actual.dims))
             claimed = _shown(tensor.dtype, shape)

@@ -65,10 +65,15 @@ class Inputs:
 def to_lower(graph: graph_pb2.GraphDef) -> bool:
     """Returns whether a graph has ops that `program_for_xla` may have to rewrite."""
     from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
+    from tfaot.graph.ops import OPEN_SIZE
     from tfaot.graph.splice import any_node
 
     ops = {*convolutions_3d.OPS, *collectives.OPS, *linear.OPS}
-    return convolutions.any_by_kernel(graph) or any_node(graph, lambda op: op in ops or fourier.OP.fullmatch(op))
+    return (
+        any(OPEN_SIZE in node.attr for node in graph.node)
+        or convolutions.any_by_kernel(graph)
+        or any_node(graph, lambda op: op in ops or fourier.OP.fullmatch(op))
+    )
 
 
 def positional(config: str, function: Function, folder: str) -> str:
@@ -117,13 +122,13 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any, *, gradients_only: b
     Returns:
       The program, and how many nodes had to be rewritten in other ops.
     """
-    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear
+    from tfaot.graph import collectives, convolutions, convolutions_3d, fourier, linear, single_sizes
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
 
     program = Program.of(graph, config)
     inline_calls(program)
-    rewrites = () if gradients_only else (convolutions_3d, fourier, linear, collectives)
+    rewrites = () if gradients_only else (single_sizes, convolutions_3d, fourier, linear, collectives)
     lowered = sum(rewrite.for_xla(program) for rewrite in rewrites)
     lowered += convolutions.for_xla(program)
     program.prune()

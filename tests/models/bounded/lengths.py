@@ -14,7 +14,7 @@ def sums(x):
 
 @tf.function(input_signature=[tf.TensorSpec((2, LONGEST, 8), name="x"), tf.TensorSpec((), tf.int32, name="n")])
 def model(x, n):
-    """Cumulative ops, slices that count from the end, and averages over windows."""
+    """Cumulative ops, slices that count from the end, averages over windows, and other orders."""
     x = x[:, :n]
     total, tail = sums(x)
     return {
@@ -24,6 +24,8 @@ def model(x, n):
         "log": tf.math.cumulative_logsumexp(x, 1, exclusive=True),
         "middle": x[:, 2:-1],
         "product": tf.math.cumprod(tf.tanh(x) + 1, 1, reverse=True),
+        "reversed": tf.reverse_sequence(x, tf.minimum([40, 5], tf.shape(x)[1]), seq_axis=1),
+        "rolled": tf.roll(x, [3, -1], [1, 2]),
         "sum": total,
         "tail": tail,
         "total": tf.reduce_sum(tf.cumsum(x, 1)[:, :3], 1),

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework import function_def_to_graph, tensor_util
@@ -324,12 +325,49 @@ def _average(operation: Any) -> Build | None:
     return build
 
 
+def _roll(operation: Any) -> Build | None:
+    """Gathers, as XLA would roll the bound."""
+    shape = operation.inputs[0].shape
+    shifts, axes = (tensor_util.constant_value(operand) for operand in operation.inputs[1:])
+    if shape.rank is None or shifts is None or axes is None:
+        return None
+    places = [(int(axis) % shape.rank, int(shift)) for axis, shift in np.broadcast(axes, shifts)]
+    if all(shape[axis] is not None for axis, _ in places):
+        return None
+
+    def build(values: Any, _: Any, __: Any) -> Any:
+        for axis, shift in places:
+            size = tf.shape(values)[axis]
+            values = tf.gather(values, tf.math.floormod(tf.range(size) - shift, size), axis=axis)
+        return values
+
+    return build
+
+
+def _reversed_sequence(operation: Any) -> Build | None:
+    """Gathers each row's first values in reverse."""
+    shape, axes = operation.inputs[0].shape, [operation.get_attr(key) for key in ("batch_dim", "seq_dim")]
+    if shape.rank is None or None not in (shape[axis] for axis in axes):
+        return None
+    order = [*axes, *(axis for axis in range(shape.rank) if axis not in axes)]
+
+    def build(values: Any, sizes: Any) -> Any:
+        values, sizes = tf.transpose(values, order), tf.cast(sizes, tf.int32)[:, None]
+        places = tf.range(tf.shape(values)[1])[None]
+        places = tf.where(places < sizes, sizes - 1 - places, places)
+        return tf.transpose(tf.gather(values, places, axis=1, batch_dims=1), [*map(order.index, range(len(order)))])
+
+    return build
+
+
 _BUILDERS: Mapping[str, Callable[[Any], Build | None]] = {
     "AvgPool": _average,
     "Cumprod": _cumulative,
     "Cumsum": _cumulative,
     "CumulativeLogsumexp": _cumulative,
     "OnesLike": _ones,
+    "ReverseSequence": _reversed_sequence,
+    "Roll": _roll,
     "Slice": _part,
     "StridedSlice": _slice,
 }
