@@ -17,7 +17,7 @@ from tfaot.compile.passes.gemv_layout import gemv_layout
 from tfaot.compile.passes.hoist_projections import hoist_projections
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
-from tfaot.compile.passes.padding import padding
+from tfaot.compile.passes.padding.padding import padding
 from tfaot.compile.passes.pool_gradients import pool_gradients
 from tfaot.compile.passes.prevent_duplication import prevent_duplication
 from tfaot.compile.passes.reduce_as_matmul import reduce_as_matmul

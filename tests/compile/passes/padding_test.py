@@ -339,7 +339,7 @@ class PaddingTest(PassTest):
         """Protects from a product of two masked values, which is zero behind each end, and not behind both."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import padding
+        from tfaot.compile.passes.padding import masks
 
         def corner(x: Any) -> Any:
             rows, columns = (tf.range(tf.shape(x)[axis]) < tf.shape(x)[axis] for axis in (1, 2))
@@ -350,7 +350,7 @@ class PaddingTest(PassTest):
 
         x, axes = normal(2, BUCKET, BUCKET, 4), ({1: 0, 2: 1},)
         self.exact(corner, x, sizes=((5, 7), (16, 3)), axes=axes)
-        with mock.patch.dict(padding._MASKS, {"Sum": lambda padded, node: None}):
+        with mock.patch.dict(masks.MASKS, {"Sum": lambda padded, node: None}):
             self.stays(corner, x, reason=f"Sum {BEHIND}", axes=axes)
 
     def test_stays(self) -> None:
@@ -381,7 +381,7 @@ class PaddingTest(PassTest):
         """Protects from masks that are wrong: without one, or with one that is off by a place, the proof ends."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import padding
+        from tfaot.compile.passes.padding import masks
 
         w = normal(3, 4, 5)
         models: dict[str, Callable[[Any], Any]] = {
@@ -402,7 +402,7 @@ class PaddingTest(PassTest):
             "Sum": lambda x: tf.reduce_sum(x, 1),
             "TopKV2": lambda x: tf.sort(x, 1),
         }
-        whole = padding._Padded.masked
+        whole = masks.Masked.masked
 
         def counting(change: Callable[[Any], Any]) -> Callable[..., None]:
             def masked(self: Any, *args: Any) -> None:
@@ -419,14 +419,14 @@ class PaddingTest(PassTest):
             with self.subTest(op):
                 x = normal(2, BUCKET, 4)
                 self.assertEqual(self.applied(model, x)[2], [])
-                with mock.patch.dict(padding._MASKS, {op: lambda padded, node: None}):
+                with mock.patch.dict(masks.MASKS, {op: lambda padded, node: None}):
                     self.assertNotEqual(self.applied(model, x)[2], [])
                 for moved in (late, early):
-                    with mock.patch.object(padding._Padded, "masked", moved):
+                    with mock.patch.object(masks.Masked, "masked", moved):
                         self.assertNotEqual(self.applied(model, x)[2], [])
                 two = functools.partial(self.applied, lambda x, y, model=model: [model(x), 2 * y], x, x)
                 self.assertEqual(two(axes=({1: 0}, {1: 1}))[2], [])
-                with mock.patch.object(padding._Padded, "masked", other):
+                with mock.patch.object(masks.Masked, "masked", other):
                     self.assertNotEqual(two(axes=({1: 0}, {1: 1}))[2], [])
 
     def test_random(self) -> None:

@@ -1,0 +1,150 @@
+"""The pass `padding`: computes with a bucket's full size where what is behind the end of a run's size changes no result.
+
+The export stage cuts inputs to the open size of a run. After that, sizes are known only at run time: XLA masks what is behind them,
+copies, and leaves loops that other passes don't know. The pass takes the cuts away from the inputs, so all sizes are known, and
+cuts the outputs instead. Where a sum, a softmax, a product, a sort, or a window would take values from behind the end, it masks
+them there. Numbers that the model makes from shapes, whose values for small sizes the compiler wouldn't see, are computed as it
+runs.
+Loops make as many steps as a run has, and what is reversed, or padded for windows with strides, begins where the run's values do.
+
+Applies if a proof follows the sizes from the inputs to all outputs (`xla/padding.py`), and to written variables. If it doesn't, the
+cuts stay, and the report names the op that ended it. The example `lengths` takes 113 instead of 155 µs for a sentence of 64 tokens
+(Intel Xeon, AVX-512).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2
+
+from tfaot.compile.passes.padding.masks import Masked
+from tfaot.compile.passes.padding.numbers import is_size
+from tfaot.compile.passes.padding.sized import Unproven, port_of
+from tfaot.graph import lowering
+from tfaot.graph.attributes import (
+    complete,
+    type_attribute,
+)
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import OPEN_SIZE
+from tfaot.graph.program import Program
+from tfaot.xla import module as xla
+from tfaot.xla.padding import Cause, Count, prove
+
+
+def padding(program: Program) -> int:
+    """Moves the cuts from the inputs to the outputs. Returns whether it did."""
+    cuts = [node for node in program.graph.node if OPEN_SIZE in node.attr]
+    if not cuts:
+        return 0
+    reverses = any(node.op == "ReverseV2" for node in program.graph.node)
+    first: Unproven | None = None
+    for gathers, smaller in ((False, False), (True, False), (False, True), (True, True)):
+        if first is not None and ((gathers and not reverses) or (smaller and not first.refused)):
+            continue
+        try:
+            padded = Padded(program, cuts, smaller)
+            padded.number()
+            if gathers:
+                padded.gather()
+            padded.mask()
+            padded.cut()
+        except Unproven as error:
+            first = first or error
+            continue
+        program.graph.CopyFrom(padded.work.graph)
+        program.origins.update(padded.work.origins)
+        return 1
+    assert first is not None
+    program.missed(program.nodes().get(first.node, cuts[0]), str(first))
+    return 0
+
+
+class Padded(Masked):
+    """Its outputs are cut, and its inputs aren't."""
+
+    def cut(self) -> None:
+        """Cuts outputs to their true sizes.
+
+        Raises:
+          Unproven: they may depend on what is behind the end of an input.
+        """
+        nodes, users = self.work.nodes(), self.work.users()
+        outputs = [fetch for fetch in self.work.fetches if not is_size(fetch, nodes)]
+        for fetch, (cause, counts) in zip(outputs, self._proven(outputs), strict=True):
+            if cause is not None:
+                node = cause.node if cause.node in nodes else tensor_name(fetch)[0]
+                raise Unproven(node, f"{cause.op} {cause.why}")
+            if counts:
+                self._cut(nodes[tensor_name(fetch)[0]], counts, users)
+
+    def _cut(self, node: node_def_pb2.NodeDef, counts: Mapping[int, Count], users: Any) -> None:
+        whole = self.work.graph.node.add()
+        whole.CopyFrom(node)
+        whole.name = self.work.unique(f"{node.name}/padded")
+        self.work.origins[whole.name] = self.work.origins.get(node.name, node.name)
+        for user in users[node.name]:
+            if user.port >= 0 and user.node.op != "Shape":
+                user.node.input[user.operand] = whole.name
+        known = self._tensors[f"{node.name}:0"]
+        rank = len(known.shape or ())
+        zero, zeros, ones = (self._constant(node, np.array(value, np.int32)) for value in (0, [0] * rank, [1] * rank))
+        ends = [self.count(node, counts[axis]) if axis in counts else zero for axis in range(rank)]
+        end = self._add(node, "Pack", *ends, N=rank, T=np.dtype("int32"), axis=0)
+        every = (1 << rank) - 1
+        masks = {"begin_mask": every, "end_mask": every & ~sum(1 << axis for axis in counts)}
+        masks |= dict.fromkeys(("ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+        operands = [whole.name, zeros, end, ones]
+        self.work.become(
+            node, "StridedSlice", operands, T=type_attribute(known.dtype), Index=np.dtype("int32"), **masks
+        )
+
+    def _pads_windows(self) -> bool:
+        """Returns whether there are windows with strides whose padding depends on the size."""
+        bodies = (self.work.graph.node, *(function.node_def for function in self.work.graph.library.function))
+        return any(
+            node.attr["padding"].s == b"SAME" and max(node.attr["strides"].list.i, default=1) > 1
+            for body in bodies
+            for node in body
+            if "padding" in node.attr
+        )
+
+    def _proven(self, outputs: Sequence[str]) -> list[tuple[Cause | None, dict[int, Count]]]:
+        """Runs the proof on the program for the bucket and for another one."""
+        from tensorflow.compiler.xla.service import hlo_pb2
+
+        variables = [
+            lowering.Argument(
+                node.attr["shared_name"].s.decode(),
+                node.attr["dtype"].type,
+                tuple(dim.size for dim in node.attr["shape"].shape.dim),
+            )
+            for node in self.work.graph.node
+            if node.op == "VarHandleOp"
+        ]
+        modules = []
+        for program in (self._at(self._buckets), self._at(self._others)):
+            inputs = [
+                lowering.Argument(name, feed.dtype, complete(feed.shape) or ()) for name, feed in program.feeds.items()
+            ]
+            try:
+                data = lowering.lower(
+                    program.graph, inputs, variables, outputs, stage="hlo_serialized", for_shapes=True
+                )
+            except Exception as error:  # its types say nothing
+                why = f"XLA refuses it without cuts: {str(error).splitlines()[0]}"
+                raise Unproven("", why, refused=True) from None
+            modules.append(xla.read(hlo_pb2.HloModuleProto.FromString(data)))
+        names = [name if ":" in name else f"{name}:0" for name in self.work.feeds]
+        sized = {names.index(feed if ":" in feed else f"{feed}:0"): axes for feed, axes in self._inputs.items()}
+        sizes = [names.index(port_of(size)) for size in self._sizes]
+        results = prove((modules[0], modules[1]), sized, sizes, valid=not self._pads_windows())
+        for cause, counts in results[len(outputs) :]:  # written variables
+            if cause is not None:
+                raise Unproven(cause.node, f"{cause.op} {cause.why}")
+            if counts:
+                raise Unproven("", "a variable that it writes has the size")
+        return results[: len(outputs)]

@@ -1,0 +1,351 @@
+"""A program whose inputs have a bucket's size, and what it would be for other sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from tfaot.graph.attributes import (
+    attribute,
+    complete,
+    numpy_dtype,
+    type_attribute,
+    types_attribute,
+)
+from tfaot.graph.edits import replace
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import IDENTITIES, has_effects
+from tfaot.graph.program import Program, Tensor
+from tfaot.xla.padding import Count
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A tensor that is made from shapes, for all sizes of a run."""
+
+    kept: bool
+    """Whether it is always the first part of what it is for the buckets."""
+    shape: tuple[int, ...]
+    dtype: Any
+    elements: Sequence[Count | int] | None
+    """If its shape is fixed, and it isn't kept: its elements, if all of them have a form."""
+
+
+class Unproven(Exception):
+    """The proof ends at a node, "" for none in particular."""
+
+    def __init__(self, node: str, why: str, refused: bool = False) -> None:
+        super().__init__(why)
+        self.node = node
+        self.refused = refused
+        """Whether the model may not be for sizes that are larger than the bucket."""
+
+
+class Sized:
+    """A copy of a program, whose inputs aren't cut."""
+
+    def __init__(self, program: Program, cuts: Sequence[node_def_pb2.NodeDef], smaller: bool) -> None:
+        self.work = Program(graph_pb2.GraphDef(), program.feeds, program.fetches)
+        self.work.graph.CopyFrom(program.graph)
+        nodes = program.nodes()
+        self._inputs: dict[str, dict[int, int]] = {}
+        """By feed, the dimensions that have a size, and which one."""
+        sizes = dict[str, int]()
+        self._sizes: list[str] = []
+        for cut in cuts:
+            ends = nodes[tensor_name(cut.input[2])[0]].input
+            mask = cut.attr["end_mask"].i
+            shape = program.feeds[port_of(cut.input[0])].shape or ()
+            self._inputs[cut.input[0]] = {}
+            for axis in (axis for axis in range(len(ends)) if not mask >> axis & 1):
+                sizes.setdefault(ends[axis], shape[axis] or 0)
+                self._inputs[cut.input[0]][axis] = [*sizes].index(ends[axis])
+        self._sizes = [*sizes]
+        self._buckets = (*sizes.values(),)
+        self._others = _others(self._buckets, smaller)
+        self._opened: dict[str, dict[int, Count]] = {}
+        self._sized: dict[tuple[int, ...], dict[str, Tensor]] = {}
+        self._forms: dict[str, Form] = {}
+        """What tensors that are made from shapes alone are for all sizes."""
+        self._settled: dict[str, str] = {}
+        """Their values for a run, which the program computes."""
+        self._places: dict[str, tuple[int, Count]] = {}
+        """Constants that count places along a dimension: the dimension and its size, by name."""
+        sources = {cut.name: cut.input[0] for cut in cuts}
+        for node in self.work.graph.node:
+            for index, operand in enumerate(node.input):
+                if (source := sources.get(operand.removesuffix(":0"))) and node.name not in sources:
+                    node.input[index] = source
+                elif operand.startswith("^") and operand[1:] in sources:
+                    node.input[index] = f"^{tensor_name(sources[operand[1:]])[0]}"
+        self.work.prune()
+        self._nodes = self.work.nodes()
+        self._stacked: dict[str, Count] = {}
+        """Nodes that make a tensor of a list, and how many items it has."""
+        self._stacked = self._stacks()
+        self._sized.clear()
+        self._opened.clear()
+        self.work = self._at(self._buckets)
+        self._nodes = self.work.nodes()
+        self._tensors = self._shapes(self._buckets)
+
+    def _stacks(self) -> dict[str, Count]:
+        """Finds the sizes of lists that loops fill, which shape inference doesn't know."""
+        reserved = {}
+        made_from_shapes = self._from_shapes()
+        for node in self._nodes.values():
+            source = tensor_name(node.input[0]) if node.op == "TensorListStack" else ("", 0)
+            while (made := self._nodes.get(source[0])) is not None and made.op in _LISTS:
+                source = tensor_name(made.input[source[1]])
+            if made is not None and made.op == "TensorListReserve":
+                count = tensor_name(made.input[1])[0]
+                if count in made_from_shapes:
+                    reserved[node.name] = f"{count}:0"
+        if not reserved:
+            return {}
+        run, points, counts = self._evaluation(made_from_shapes), self._points(), {}
+        results = [run([*reserved.values()], sizes) for sizes in points]
+        for name, values in zip(reserved, zip(*results, strict=True), strict=True):
+            if (items := self._fitting(points, [int(value) for value in values])) is not None:
+                counts[name] = items
+        return counts
+
+    def _at(self, sizes: tuple[int, ...]) -> Program:
+        """Returns the program for other buckets."""
+        feeds = dict(self.work.feeds)
+        for feed, axes in self._inputs.items():
+            name = feed if ":" in feed else f"{feed}:0"
+            shape = tuple(
+                sizes[axes[axis]] if axis in axes else dim for axis, dim in enumerate(feeds[name].shape or ())
+            )
+            feeds[name] = dataclasses.replace(feeds[name], shape=shape)
+        program = Program(graph_pb2.GraphDef(), feeds, self.work.fetches)
+        program.graph.CopyFrom(self.work.graph)
+        for node in program.graph.node:
+            if node.name in self._stacked:
+                count = self._stacked[node.name]
+                node.attr["num_elements"].i = max(count.of(sizes[count.size]), 0)
+            if node.name in self._places:
+                places = [dim.size for dim in node.attr["value"].tensor.tensor_shape.dim]
+                axis, count = self._places[node.name]
+                places[axis] = max(count.of(sizes[count.size]), 0)
+                node.attr["value"].CopyFrom(attribute(np.arange(math.prod(places), dtype=np.int32).reshape(places)))
+        return program
+
+    def _open(self, tensor: str) -> dict[int, Count]:
+        """Returns the open dimensions of a tensor, and how many of their values are right, which the proof checks."""
+        if tensor in self._opened:
+            return self._opened[tensor]
+        shapes = [self._shapes(sizes)[port_of(tensor)].shape or () for sizes in (self._buckets, self._others)]
+        counts = self._opened[tensor] = {}
+        for axis, (one, other) in enumerate(zip(*shapes, strict=False)):
+            if None in (one, other) or one == other:
+                continue
+            late = [
+                Count(one - bucket, size=size)
+                for size, (bucket, larger) in enumerate(zip(self._buckets, self._others, strict=True))
+                if one - bucket == other - larger
+            ]
+            if late:
+                counts[axis] = late[0]
+                continue
+            points = self._points()
+            results = [(self._shapes(sizes)[port_of(tensor)].shape or ())[axis] or 0 for sizes in points]
+            if (count := self._fitting(points, results)) is not None:
+                counts[axis] = count
+        return counts
+
+    def _points(self) -> list[tuple[int, ...]]:
+        """Returns sizes that show which one a number depends on, and how."""
+        sign = 1 if self._others > self._buckets else -1
+        return [
+            self._buckets,
+            self._others,
+            *(tuple(size + sign * more for size in self._buckets) for more in range(1, 4)),
+            *(
+                tuple(size + sign * (other == index) for other, size in enumerate(self._buckets))
+                for index in range(len(self._buckets) if len(self._buckets) > 1 else 0)
+            ),
+        ]
+
+    @staticmethod
+    def _fitting(points: Sequence[Sequence[int]], results: Sequence[int]) -> Count | None:
+        """Returns the number of values that a size has if some sizes have so many, or None."""
+        for size in range(len(points[0])):
+            first = results[0] - points[0][size]
+            if all(result == max(point[size] + first, 0) for point, result in zip(points, results, strict=True)):
+                return Count(first, size=size)
+        for size in range(len(points[0])):
+            for divide in range(2, 9):
+                lowest = divide * results[0] - points[0][size]
+                for add in range(lowest, lowest + divide):
+                    count = Count(add, divide, size)
+                    pairs = zip(points, results, strict=True)
+                    if all(result == max(count.of(point[size]), 0) for point, result in pairs):
+                        return count
+        return None
+
+    def _shapes(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
+        """Returns what is known of the tensors for buckets, before any masks."""
+        if sizes not in self._sized:
+            try:
+                self._sized[sizes] = self._at(sizes).tensors()
+            except ValueError as error:
+                raise Unproven("", f"isn't for sizes {sizes}: {str(error).splitlines()[0]}", refused=True) from None
+        return self._sized[sizes]
+
+    def _data(self, node: node_def_pb2.NodeDef) -> list[str]:
+        return [operand for operand in node.input if not operand.startswith("^")]
+
+    def _shape_at(self, tensor: str, sizes: Sequence[int]) -> list[int]:
+        """Returns a tensor's shape for other sizes."""
+        counts = self._open(tensor)
+        shape = self._shapes(self._buckets)[port_of(tensor)].shape or ()
+        return [
+            max(counts[axis].of(sizes[counts[axis].size]), 0) if axis in counts else dim or 0
+            for axis, dim in enumerate(shape)
+        ]
+
+    def _results(self, name: str, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Returns the tensors that a node makes."""
+        ports = itertools.takewhile(tensors.__contains__, (f"{name}:{port}" for port in itertools.count()))
+        return [*ports]
+
+    def _from_shapes(self) -> dict[str, bool]:
+        """Finds nodes whose results depend on constants and shapes alone.
+
+        Returns:
+          For each in the order of the graph, whether it depends on shapes.
+
+        Raises:
+          Unproven: a function computes with shapes in a way that depends on more than their order.
+        """
+        shapes = self._shapes(self._buckets)
+        fed = {tensor_name(feed)[0] for feed in self.work.feeds}
+        missing = {node.name: len(node.input) for node in self._nodes.values()}
+        users = self.work.users()
+        ready = [name for name, count in missing.items() if not count or self._nodes[name].op in SHAPES]
+        made: dict[str, bool] = {}
+        while ready:
+            node = self._nodes[ready.pop()]
+            results = [shapes[tensor] for tensor in self._results(node.name, shapes)]
+            if node.name in made or node.name in fed or has_effects(node.op) or node.op in _ENTERS or not results:
+                continue
+            if any(result.dtype in _HANDLES for result in results):
+                continue
+            if node.op in SHAPES:
+                if any(complete(shapes[port_of(operand)].shape) is None for operand in node.input if operand[0] != "^"):
+                    continue
+                made[node.name] = True
+            else:
+                made[node.name] = any(made[tensor_name(operand)[0]] for operand in node.input)
+            for user in users[node.name]:
+                missing[user.node.name] -= 1
+                if not missing[user.node.name] and user.node.op not in SHAPES:
+                    ready.append(user.node.name)
+        return made
+
+    def _evaluation(self, made: Mapping[str, bool]) -> Callable[[Sequence[str], Sequence[int]], list[Any]]:
+        """Returns a function that computes tensors that are made from shapes, for some sizes."""
+        import tensorflow as tf
+
+        graph = graph_pb2.GraphDef(versions=self.work.graph.versions)
+        graph.library.CopyFrom(self.work.graph.library)
+        fed: dict[str, tuple[str, str, Any]] = {}
+        for name in made:
+            node = graph.node.add()
+            node.CopyFrom(self._nodes[name])
+            if node.op not in SHAPES:
+                continue
+            dtype = type_attribute(node.attr["out_type"].type or types_pb2.DT_INT32)
+            placeholders = []
+            for operand in self._data(node):
+                placeholder = graph.node.add(op="Placeholder", name=self.work.unique(f"{name}/fed"))
+                placeholder.attr["dtype"].CopyFrom(dtype)
+                fed[f"{placeholder.name}:0"] = (node.op, operand, numpy_dtype(dtype.type))
+                placeholders.append(placeholder.name)
+            replace(node, "IdentityN", placeholders, {"T": types_attribute([dtype.type] * len(placeholders))})
+        built = tf.Graph()
+        with built.as_default():
+            tf.import_graph_def(graph, name="")
+        session = tf.compat.v1.Session(graph=built)
+
+        def run(tensors: Sequence[str], sizes: Sequence[int]) -> list[Any]:
+            feeds = {}
+            for placeholder, (op, operand, dtype) in fed.items():
+                shape = self._shape_at(operand, sizes)
+                feeds[placeholder] = np.array({"Size": math.prod(shape), "Rank": len(shape)}.get(op, shape), dtype)
+            try:
+                values: list[Any] = session.run([*tensors], feeds)
+            except tf.errors.OpError as error:
+                raise Unproven("", f"isn't for sizes {(*sizes,)}: {error.op and error.op.type}") from None
+            return values
+
+        return run
+
+    def count(self, node: node_def_pb2.NodeDef, count: Count) -> str:
+        """Returns the number of right values, an int32."""
+        number: str = self._sizes[count.size]
+        if count.add:
+            number = self._add(
+                node, "AddV2", number, self._constant(node, np.array(count.add, np.int32)), T=np.dtype("int32")
+            )
+        if count.divide > 1:
+            divisor = self._constant(node, np.array(count.divide, np.int32))
+            number = self._add(node, "Div", number, divisor, T=np.dtype("int32"))
+        if count.least < 0:
+            zero = self._constant(node, np.array(0, np.int32))
+            number = self._add(node, "Maximum", number, zero, T=np.dtype("int32"))
+        return number
+
+    def _add(self, node: node_def_pb2.NodeDef, op: str, *operands: str, **attributes: object) -> str:
+        name: str = self.work.add(op, f"{node.name}/{op}", operands, origin=node.name, **attributes).name
+        return name
+
+    def _constant(self, node: node_def_pb2.NodeDef, value: Any) -> str:
+        name: str = self.work.constant(f"{node.name}/constant", value, origin=node.name).name
+        return name
+
+    def _rank(self, tensor: str) -> int:
+        name, port = tensor_name(tensor)
+        return len(self._tensors[f"{name}:{port}"].shape or ())
+
+
+LOOPS = frozenset({"StatelessWhile", "While"})
+
+_LISTS = frozenset({*IDENTITIES, *LOOPS, "TensorListSetItem"})
+"""Ops that return a list of as many items as they take: result i for operand i."""
+
+SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+_ENTERS = frozenset({"Placeholder", "PlaceholderWithDefault", "VarHandleOp", "_Arg"})
+_HANDLES = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
+
+
+def _others(buckets: Sequence[int], smaller: bool) -> tuple[int, ...]:
+    """Returns sizes other than the buckets, whose differences to them aren't the same.
+
+    Raises:
+      Unproven: there are none that are smaller.
+    """
+    others, taken = [], set[int]()
+    for bucket in buckets:
+        other = bucket // 2 - 1 if smaller else 2 * bucket + 1
+        while other - bucket in taken:
+            other += -1 if smaller else 2
+        if other < 3:
+            raise Unproven("", "has no smaller sizes")
+        taken.add(other - bucket)
+        others.append(other)
+    return tuple(others)
+
+
+def port_of(operand: str) -> str:
+    """Returns the tensor that an operand names, always with its port."""
+    name, port = tensor_name(operand)
+    return f"{name}:{port}"
