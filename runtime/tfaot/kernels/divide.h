@@ -159,7 +159,10 @@ bool Diagonalize(std::int64_t size, double* d, double* e,
 template <typename R>
 bool DiagonalizeBoth(std::int64_t size, double* d, double* e,
                      Rotations<R>& left, Rotations<R>& right) {
-  constexpr double kEpsilon = std::numeric_limits<R>::epsilon() / 4;
+  // Rotations in float64 can't make values smaller than its unit.
+  constexpr double kEpsilon =
+      std::max(double{std::numeric_limits<R>::epsilon() / 4},
+               std::numeric_limits<double>::epsilon());
   // `above[i]` is beside d[i].
   double* const above = e - 1;
   double norm = 0;

@@ -97,11 +97,11 @@ template <typename T>
 TFAOT_INLINE T Quotient(T a, T b) {
   if constexpr (kIsComplex<T>) {
     if (std::abs(b.re) >= std::abs(b.im)) {
-      const auto ratio = b.im / b.re, by = 1 / (b.re + b.im * ratio);
-      return {(a.re + a.im * ratio) * by, (a.im - a.re * ratio) * by};
+      const auto ratio = b.im / b.re, by = b.re + b.im * ratio;
+      return {(a.re + a.im * ratio) / by, (a.im - a.re * ratio) / by};
     }
-    const auto ratio = b.re / b.im, by = 1 / (b.im + b.re * ratio);
-    return {(a.re * ratio + a.im) * by, (a.im * ratio - a.re) * by};
+    const auto ratio = b.re / b.im, by = b.im + b.re * ratio;
+    return {(a.re * ratio + a.im) / by, (a.im * ratio - a.re) / by};
   } else {
     return a / b;
   }

@@ -186,7 +186,14 @@ bool Triangularize(std::int64_t size, Matrix<Complex<R>> a,
   int iteration = 0;
   for (std::int64_t last = size - 1; last > 0;) {
     std::int64_t first = last;
-    while (first > 0 && !Negligible(first, 0, last, a)) --first;
+    // As in FindRealSchur: rounding errors of equal values can go round
+    // forever.
+    const R least =
+        iteration < kOtherShift ? R(0) : std::numeric_limits<R>::epsilon();
+    while (first > 0 && !(Size(a.at(first, first - 1)) <= least) &&
+           !Negligible(first, std::int64_t{0}, last, a)) {
+      --first;
+    }
     if (first > 0) a.at(first, first - 1) = {};
     if (first == last) {
       --last;

@@ -389,11 +389,19 @@ class LinearTest(unittest.TestCase):
         pairs = np.kron(np.eye(24), [[0, -1], [1, 0]])
         turned = np.linalg.qr(self.normal((48, 48)))[0]
         tiny = [[-6.7e-22, 7.5, -1.3e-28], [1.3e-27, 9e-19, 7.9e-26], [-7.5, -2.6e-22, 5.3e-29]]
+        off = 1.6090935990872574e-18 + 5.1973080672616535e-17j
         hard = (
             (turned @ pairs @ turned.T, np.complex128),
             (np.array([[1, 1], [1e-20, 1]]), np.complex64),
             (1j * np.roll(np.eye(96), 1, 0), np.complex64),
             (np.array(tiny), np.complex64),
+            (np.array([[1, off], [off.conjugate(), 1]]), np.complex128),
+        )
+        skew = np.array([[0, 2.1103799804090246, -1.7224880342329933], [0, 0, 1.2224112479369114], [0, 0, 0]])
+        equal = np.linalg.qr(self.normal((500, 3, 3)))[0]
+        equal[0], equal[1] = (
+            skew - skew.T,
+            [[1.110331691253668, -3.8402862981229755e-16, 0], [0, 1.110331691253668, 0], [0, 0, 1]],
         )
         for level, kernels in self.kernels.items():
             self.dtype = np.dtype(np.float64)
@@ -403,6 +411,8 @@ class LinearTest(unittest.TestCase):
             clustered = np.linalg.qr(self.normal((150, 150)))[0] * twos @ np.linalg.qr(self.normal((150, 150)))[0]
             values = Call(kernels, Linear("Singular", 150, 150, vectors=False), clustered[None]).run()[1]
             self.assert_close(values[:, None], -np.sort(-twos)[None, None], level)
+            values = Call(kernels, Linear("Singular", 3, 3, vectors=False), equal).run()[1]
+            self.assert_close(values[:, None], np.linalg.svd(equal)[1][:, None], level)
             for number, (matrix, dtype) in enumerate(hard):
                 self.dtype, case, size = np.dtype(dtype), (level, number), len(matrix)
                 x = matrix.astype(dtype)[None]
@@ -414,6 +424,8 @@ class LinearTest(unittest.TestCase):
                 vectors, values = Call(kernels, Linear("General", size, size), x).run()
                 scale = float(np.linalg.norm(x[0]))
                 self.assert_close(wide(x) @ wide(vectors), wide(vectors) * wide(values)[:, None], case, scale)
+            pivots = 1e-40 * np.array([[[1, 1], [1, 3]]], np.complex64)
+            self.assertFalse(np.isnan(Call(kernels, Linear("Lu", 2, 2), pivots).run()[0]).any(), level)
             for dtype in DTYPES:
                 (vectors, _), nan = Call(kernels, Linear("Eigen", 1, 1), np.array([[[np.nan]]], dtype)).run(), np.isnan
                 self.assertTrue(nan(vectors).all(), (level, dtype))

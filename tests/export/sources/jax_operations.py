@@ -270,7 +270,9 @@ def linear() -> dict[str, Case]:
 
     def roots(w: Any, s: Any) -> Any:
         batch = jax.vmap(jax.scipy.linalg.sqrtm)(w @ jnp.swapaxes(w, 1, 2) + 2 * jnp.eye(w.shape[1]))
-        parts = batch, jax.scipy.linalg.sqrtm(s), jnp.trace(_sqrtm(s))
+        last = jnp.stack([s, s + jnp.triu(s)], 2)
+        moved = jax.vmap(jax.scipy.linalg.sqrtm, in_axes=2)(last)
+        parts = batch, jax.scipy.linalg.sqrtm(s), jnp.trace(_sqrtm(s)), moved
         return [(x.real, x.imag) for x in parts]
 
     def loss(a: Any, b: Any, s: Any) -> Any:

@@ -20,6 +20,8 @@ CALL = re.compile(r"stablehlo\.custom_call @lapack_[sdcz](\w+?)(?:_ffi)?\(")
 """A call, and the routine without the letter of its dtype."""
 _ROOT = re.compile(r"^(?P<head>  func\.func private @_sqrtm(?:_\d+)?\(.*)\n(?P<body>(?:    .*\n)+)", re.MULTILINE)
 """A function with the name of JAX's square root of a matrix."""
+_STEPS = "_schur _sqrtm_triu dot_general transpose real imag negate complex dot_general"
+"""What JAX's function computes: a factor's root between the unitary matrix and its adjoint."""
 _LOWER, _LEFT, _UNIT, _NONE, _ALL = (ord(letter) for letter in "LLUNA")
 _REFLECTED = "_tfaot_reflected"
 """An attribute of the node with reflectors' factors: the name of the matrix that they come from."""
@@ -64,8 +66,17 @@ def with_roots(module: str) -> str:
 
     def call(match: re.Match[str]) -> str:
         signature = Signature.of(match["head"])
-        called = re.findall(r"\bcall @([\w$.-]+?)(?:_\d+)?\(", match["body"])
-        if signature is None or called != ["_schur", "_sqrtm_triu"]:
+        steps = re.findall(r"(?:\bcall @|\bstablehlo\.)([\w$.-]+?)(?:_\d+)?(?=[( ])", match["body"])
+        called = re.findall(r"\bcall @([\w$.-]+)\(", match["body"])
+        if signature is None or " ".join(steps) != _STEPS:
+            return match[0]
+        # A batch can be any of the argument's dimensions. The function that is called first moves it.
+        schur, triangle = (bodies.get(name, "") for name in called)
+        if (
+            "stablehlo.transpose" in schur
+            or "@lapack_" not in schur
+            or not re.search(r"\.sqrt .*\.while\(", triangle, re.DOTALL)
+        ):
             return match[0]
         (argument,), (result,) = signature.arguments, signature.results
         lines = match["body"].splitlines()
@@ -74,6 +85,8 @@ def with_roots(module: str) -> str:
         body = f"    %0 = stablehlo.custom_call @lapack_csqrtm({argument.value}) : {types}"
         return "\n".join([match["head"], body, *[""] * (len(lines) - 2), f"    return %0 : {result.type}", ""])
 
+    functions = re.finditer(r"^  func\.func private @([\w$.-]+)\(.*\n((?:    .*\n)+)", module, re.MULTILINE)
+    bodies = {function[1]: function[2] for function in functions}
     return _ROOT.sub(call, module)
 
 
