@@ -427,6 +427,28 @@ differs from call to call is dims = {"mask": [None, "length"]}, sizes = {"length
         for bucket in (1, 8):
             self.compile(exported, buckets=(bucket,))
 
+    def test_least(self) -> None:
+        """Protects from reading what isn't there: the class requires the sizes that TensorFlow accepts."""
+        exported = self.export(
+            """
+import tensorflow as tf
+
+def model(x, y):
+    pairs = tf.reshape(x, [-1, 2, 3])
+    return tf.reduce_sum(pairs, 1), tf.math.top_k(tf.reduce_sum(x, 1), 3)[0], tf.nn.conv1d(y, tf.ones([5, 3, 3]), 1, "VALID")
+""",
+            dims={"x": ("rows", 3), "y": (1, "time", 3)},
+            signature={"x": "float32[None, 3]", "y": "float32[1, None, 3]"},
+            sizes={"rows": (4, 20), "time": (8,)},
+        )
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual([own.text for own in entry.requirements], ["rows >= 4", "rows % 2 == 0", "time >= 5"])
+        for rows, time in itertools.product(range(1, 21), range(1, 9)):
+            accepted = all(own.holds([rows, time]) for own in entry.requirements)
+            self.assertEqual(accepted, rows % 2 == 0 and rows >= 4 and time >= 5, (rows, time))
+        for call in exported.manifest.calls:
+            self.assertTrue(all(own.holds(call.sizes) for own in entry.requirements), call)
+
     def test_impossible_ops(self) -> None:
         """Protects from wrong numbers: an op that XLA computes wrongly for such a size ends the build with its name."""
         exported = self.export(

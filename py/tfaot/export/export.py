@@ -18,7 +18,7 @@ from tfaot.export import describe, golden, gradients, initial, replicas, taps, u
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.batch_independence import check as rows
 from tfaot.export.request import Request
-from tfaot.export.rewrites import clone_shared_functions, edges, freeze, lists, narrow, open_size, seeds
+from tfaot.export.rewrites import clone_shared_functions, edges, freeze, least_sizes, lists, narrow, open_size, seeds
 from tfaot.export.rewrites.random import state
 from tfaot.export.traced import Array, Dims, Function, Source, check_resources
 from tfaot.graph import structure
@@ -145,6 +145,7 @@ def _functions(
         _check_calls(what, function)
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
+    functions = [least_sizes.required(function, dims, request.buckets) for function in functions]
     own = functions
     functions = [open_size.opened(function, dims, request.buckets, what) for function in functions]
     if unused := sorted(set(request.model.signature) - labels):

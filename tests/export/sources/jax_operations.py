@@ -489,7 +489,11 @@ def add_sizes(out: zipfile.ZipFile) -> None:
     add(out, "front", [tfaot.jax.export(lambda x: x[:, :15], unknown)], {})
 
     def longest(x: Any) -> Any:
-        return {"positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15))}
+        return {
+            "flipped": jnp.flip(x, 1),
+            "largest": x[:, jnp.argmax(x[0, :, 0])],
+            "positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15)),
+        }
 
     calls = [(longest, [f(2, n, 2)]) for n in (1, 14, 15, 16, 40)]
     add(out, "longest", [tfaot.jax.export(longest, unknown)], called(calls, ("x",)))

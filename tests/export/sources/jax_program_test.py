@@ -228,7 +228,7 @@ class JaxProgramTest(StageTest):
         )
 
     def test_least_size(self) -> None:
-        """What is the larger of a size and a number is computed so, and isn't taken for one of them."""
+        """What is the larger of a size and a number is computed so; places that values decide are along the run's size."""
         self.assert_sizes("longest", {"t": (8, 40)}, {"x": (None, "t", 2)})
 
     def test_one_size_with_two_names(self) -> None:

@@ -80,7 +80,7 @@ class JaxTest(StageTest):
         self.assertEqual(isolate.run_isolated(work, what="running programs"), {})
 
     def test_square_root(self) -> None:
-        """JAX's square root of a matrix is one op, and not its loop over single values, if the batch comes first; a function of its name isn't."""
+        """JAX's square root of a matrix is one op if the batch comes first, and not its loop; a function of its name isn't."""
         with zipfile.ZipFile(OPERATIONS) as programs:
             program = programs.read("square_roots.mlir")
 

@@ -170,6 +170,8 @@ class _Cut:
     to_end: bool
     step: int = 1
     """A negative one takes the axis reversed, and `first` and `last` count there."""
+    size: bool = False
+    """Whether it ends at a dimension's size, which XLA knows a bound of."""
 
 
 def _slice(operation: Any) -> Build | None:
@@ -189,7 +191,11 @@ def _slice(operation: Any) -> Build | None:
                 if not cut.to_end:
                     end = tf.cast(ends[cut.place], tf.int32)
                     last = (~end if cut.step < 0 else end) if cut.last is None else tf.constant(cut.last)
-                    last = last if cut.last is not None and cut.last >= 0 else tf.where(last < 0, last + size, last)
+                    last = (
+                        last
+                        if cut.size or (cut.last is not None and cut.last >= 0)
+                        else tf.where(last < 0, last + size, last)
+                    )
                     values = _start(values, axis, tf.clip_by_value(last, 0, size))
                 if cut.first:
                     first = tf.maximum(size + cut.first, 0) if cut.first < 0 else tf.constant(cut.first)
@@ -234,12 +240,17 @@ def _part(operation: Any) -> Build | None:
     if rank is None:
         return None
     begins, sizes = (_elements(tensor, rank) for tensor in operation.inputs[1:])
-    if None in begins or None not in sizes:
+    shape = operation.inputs[0].shape
+    late = {axis for axis, first in enumerate(begins) if first and shape[axis] is None}
+    if None in begins or (None not in sizes and not late):
         return None
 
     def build(values: Any, _: Any, wanted: Any) -> Any:
         for axis, (first, size) in enumerate(zip(begins, sizes, strict=True)):
             assert first is not None
+            if size is not None and size >= 0 and axis in late:
+                values = tf.gather(values, tf.range(first, first + size), axis=axis)
+                continue
             if size is None:
                 last = first + tf.cast(wanted[axis], tf.int32)
                 values = _start(values, axis, tf.clip_by_value(last, 0, tf.shape(values)[axis]))
@@ -289,9 +300,20 @@ def _cuts(operation: Any) -> list[_Cut] | None:
             fixed = to_end or last is not None
             begins_late = step != 1 or first != 0
             wrong = not fixed or (unknown and (begins_late or (last is not None and not to_end and last < 0)))
-            cuts.append(_Cut(first, last, place, "slice", wrong, to_end, int(step)))
+            size = step > 0 and last is None and _is_size(operation.inputs[2], place)
+            cuts.append(_Cut(first, last, place, "slice", wrong, to_end, int(step), size))
         axis += 1
     return cuts + [whole] * (shape.rank - axis)
+
+
+def _is_size(vector: Any, place: int) -> bool:
+    """Returns whether an element of a vector is the size of a dimension."""
+    operation = vector.op
+    if operation.type == "Pack":
+        operation = operation.inputs[place].op
+    while operation.type in ("Cast", "Identity", "StridedSlice"):
+        operation = operation.inputs[0].op
+    return bool(operation.type == "Shape")
 
 
 def _elements(vector: Any, count: int) -> list[int | None]:

@@ -1022,10 +1022,10 @@ def _repair(name: str, operands: dict[str, Any]) -> None:
         operands["dimension"] = tf.reshape(operands["dimension"], [])
     elif name == "GatherNd":  # StableHLO's indices stop at the edges, and TensorFlow's kernel fails there
         depth = operands["indices"].shape[-1]
-        _clamp(operands, "indices", operands["params"].shape[:depth])
+        _clamp(operands, slice(depth))
     elif name == "GatherV2":
         axis = int(tf.get_static_value(operands["axis"]))
-        _clamp(operands, "indices", operands["params"].shape[axis])
+        _clamp(operands, axis)
 
 
 _SHAPED = frozenset({"BroadcastTo", "Fill", "Pad", "PadV2", "Reshape", "Slice", "StridedSlice", "Tile"})
@@ -1059,10 +1059,12 @@ def _gather_few(operands: dict[str, Any], shape: Sequence[int | None]) -> None:
     operands |= {"begin": tf.stack(begins), "end": tf.stack(ends)}
 
 
-def _clamp(operands: dict[str, Any], name: str, sizes: Any) -> None:
-    indices = operands[name]
-    last = tf.constant(np.asarray(sizes, np.int64) - 1, indices.dtype)
-    operands[name] = tf.maximum(tf.minimum(indices, last), tf.zeros([], indices.dtype))
+def _clamp(operands: dict[str, Any], axes: int | slice) -> None:
+    """Stops indices into these axes at the edges."""
+    indices, params = operands["indices"], operands["params"]
+    sizes = params.shape.as_list()[axes]
+    last = tf.cast((tf.shape(params)[axes] if None in np.ravel(sizes) else tf.constant(sizes)) - 1, indices.dtype)
+    operands["indices"] = tf.maximum(tf.minimum(indices, last), tf.zeros([], indices.dtype))
 
 
 def _operands(statement: Statement) -> list[str]:
