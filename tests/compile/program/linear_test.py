@@ -289,6 +289,8 @@ class LinearTest(unittest.TestCase):
                     want = np.tril(wide(x[0]))
                     with np.errstate(all="ignore"):
                         for k in range(size):
+                            if want[k, k].real <= 0:  # minus infinity, so there is no factor
+                                want[np.tril_indices(size)] = np.nan
                             want[k, k] = np.sqrt(want[k, k].real)
                             want[k + 1 :, k] /= want[k, k].real
                             for j in range(k + 1, size):

@@ -491,7 +491,7 @@ def add_sizes(out: zipfile.ZipFile) -> None:
     def longest(x: Any) -> Any:
         return {
             "flipped": jnp.flip(x, 1),
-            "largest": x[:, jnp.argmax(x[0, :, 0])],
+            "largest": jax.vmap(lambda row: row[jnp.argmax(row[:, 0])])(x),
             "positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15)),
         }
 
