@@ -491,10 +491,15 @@ def add_sizes(out: zipfile.ZipFile) -> None:
     def longest(x: Any) -> Any:
         return {
             "flipped": jnp.flip(x, 1),
-            "largest": jax.vmap(lambda row: row[jnp.argmax(row[:, 0])])(x),
+            "fourth": jnp.take(x, jnp.array([3]), 1, mode="clip"),
             "positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15)),
         }
 
+    (many,) = export.symbolic_shape("t", constraints=["mod(t, 997) == 0"])
+    add(out, "many", [tfaot.jax.export(lambda x: x * 2, shape((many,), np.float32))], {})
+    rows, columns = export.symbolic_shape("r, c", constraints=["r*c >= 8"])
+    matrix = tfaot.jax.export(lambda x: x.reshape(-1).sum(), shape((rows, columns), np.float32))
+    add(out, "matrix", [matrix], {})
     calls = [(longest, [f(2, n, 2)]) for n in (1, 14, 15, 16, 40)]
     add(out, "longest", [tfaot.jax.export(longest, unknown)], called(calls, ("x",)))
 

@@ -228,7 +228,7 @@ class JaxProgramTest(StageTest):
         )
 
     def test_least_size(self) -> None:
-        """What is the larger of a size and a number is computed so; places that values decide are along the run's size."""
+        """What is the larger of a size and a number is computed so; places count along the run's size."""
         self.assert_sizes("longest", {"t": (8, 40)}, {"x": (None, "t", 2)})
 
     def test_one_size_with_two_names(self) -> None:
@@ -242,6 +242,26 @@ class JaxProgramTest(StageTest):
             ),
             r"requires rows and others to be equal\n.*\n  to do: give both one name in dims",
         )
+
+    def test_advice_on_constraints(self) -> None:
+        """Constraints that the largest buckets break, and those that a class can't check, are errors whose advice works."""
+        dims = {"source": (2, "s"), "target": (2, "t")}
+        self.assertRegex(
+            self.error_of(self.export, self.model("translate"), dims=dims, sizes={"s": (4,), "t": (9,)}),
+            r"requires t <= s\n.*\n  to do: list buckets in sizes whose largest ones fulfill it",
+        )
+        self.export(self.model("translate"), dims=dims, sizes={"s": (9,), "t": (9,)})
+        self.assertRegex(
+            self.error_of(self.export, self.model("many"), dims={"x": ("t",)}, sizes={"t": (1994,)}),
+            r"hardly any .*\n.*\n  to do: give dimensions that must be equal one name in dims, or compile for fixed sizes",
+        )
+        self.export(self.model("many"), dims={"x": (1994,)})
+        product: dict[str, Any] = {"dims": {"x": ("r", "c")}, "sizes": {"r": (9,), "c": (9,)}}
+        self.assertRegex(
+            self.error_of(self.export, self.model("matrix"), **product),
+            r"requires r\*c >= 8\n.*\n  to do: write the constraint in such a form, or compile for fixed sizes",
+        )
+        self.export(self.model("matrix"), dims={"x": (9, 9)})
 
     def test_rows_that_affect_each_other(self) -> None:
         """A mean over the batch, whose divisor is a constant of each size, names the line that computes it."""

@@ -129,7 +129,7 @@ class Sizes:
             raise TfaotError(
                 f"{what}: hardly any {listed(sorted(names))} fulfill what the program requires",
                 exists=listed(never or [a.message for a, fulfilled in asserted if not fulfilled.all()]),
-                do=f"give dimensions that must be equal one name in {caller.option('dims')}",
+                do=f"give dimensions that must be equal one name in {caller.option('dims')}, or compile for fixed sizes",
             )
         self.requirements = tuple(
             self._requirement(a.condition, a.message, values, every) for a, fulfilled in asserted if not fulfilled.all()
