@@ -308,7 +308,7 @@ py/tfaot/compile/program/thunks/header.py
         self.assert_error(
             self.error_of(header.parse, "int main() {}"),
             """
-            the text isn't a header that tfcompile wrote: it has 0 of kNumArgs
+            the text isn't a header that tfcompile wrote: it has 0 of the function that runs its thunks
               to do: pass the file that tfcompile, of the TensorFlow that tools/python/requirements.lock names, wrote as out_header
             """,
         )
