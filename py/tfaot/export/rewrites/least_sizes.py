@@ -64,7 +64,7 @@ def required(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]])
         if least > 1:
             requirements.append(Requirement(f"{name} >= {least}", {name: 1}, -least))
         more = [step for step in range(1, _STEPS + 1) if least + step <= largest[name] and takes(least + step)]
-        if more and (step := more[0]) > 1:
+        if more and (step := more[0]) > 1 and more == [*range(step, more[-1] + 1, step)]:
             text = f"{name} % {step} == {least % step}"
             requirements.append(Requirement(text, {name: 1}, -least, modulus=step))
     return dataclasses.replace(function, requirements=tuple(requirements))
