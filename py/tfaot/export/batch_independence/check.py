@@ -90,6 +90,7 @@ def _lowered(
 ) -> list[Any]:
     """Lowers an entry point to an HloModuleProto for each of `SIZES`."""
     from tensorflow.compiler.xla.service import hlo_pb2
+    from tensorflow.python.eager import context
 
     nodes = {node.name: node for node in graph.node}
     modules = []
@@ -106,9 +107,10 @@ def _lowered(
                 )
             held = [lowering.Argument(variable.name, variable.dtype, variable.shape) for variable in variables]
             names = [output.name for output in entry.outputs]
-            lowered = lowering.lower(
-                _with_marks(graph, inputs, names), inputs, held, names, stage="hlo_serialized", for_shapes=True
-            )
+            with context.eager_mode():  # which models of TensorFlow 1 switch off
+                lowered = lowering.lower(
+                    _with_marks(graph, inputs, names), inputs, held, names, stage="hlo_serialized", for_shapes=True
+                )
             modules.append(hlo_pb2.HloModuleProto.FromString(lowered))
     except Exception as error:  # its types say nothing, so use its text
         raise TfaotError(
