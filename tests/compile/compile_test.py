@@ -423,34 +423,6 @@ from a static shape
             """,
         )
 
-    def test_wrong_readonly(self) -> None:
-        """A user's config that marks a written variable as readonly gets its name, and the line that fixes it."""
-        exported = self.export(FLAGS, user_config='variable { node_name: "variable1" readonly: true }')
-        self.assert_error(
-            self.refused(exported),
-            """
-            t::Model: the config's entry for the variable variable1 is wrong according to the compiler
-
-                Variable "variable1" is marked as readonly, but is modified by the computation.
-
-              to do: write variable { node_name: "variable1" readonly: false } into the target's config
-            """,
-        )
-
-    def test_wrongly_not_readonly(self) -> None:
-        """The reverse: a read-only variable is marked as written."""
-        exported = self.export(FLAGS, user_config='variable { node_name: "layer/b.c-1" readonly: false }')
-        self.assert_error(
-            self.refused(exported),
-            """
-            t::Model: the config's entry for the variable layer/b.c-1 is wrong according to the compiler
-
-                Variable "layer/b.c-1" is marked as not readonly, but is not modified by the computation.
-
-              to do: write variable { node_name: "layer/b.c-1" readonly: true } into the target's config
-            """,
-        )
-
 
 class ClaimsTest(CompileTest):
     """Shapes and dtypes that a model claims but doesn't have. The class would access memory out of bounds."""

@@ -254,19 +254,6 @@ class ModelTest(StageTest):
         )
         self.export(self.LOOP, rows_independent=True, **attributes)
 
-    def test_attribute_without_batch(self) -> None:
-        """An attribute about a batch that doesn't exist is refused."""
-        self.assert_error(
-            self.error_of(
-                self.export, "def model(x):\n    return x\n", rows_independent=True, signature={"x": "float32"}
-            ),
-            """
-            rows_independent = True without batch_sizes
-              found: no batch_sizes, so nothing is split
-              to do: remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]
-            """,
-        )
-
     def test_models(self) -> None:
         """Protects common families: what Keras makes from layers, with frozen or fed weights, is recognized."""
         for model in (

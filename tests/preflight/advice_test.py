@@ -166,8 +166,36 @@ class AdviceTest(harness.StageTest):
 FOLLOWED = Path(__file__).with_name("followed.txt")
 """Whole models: text, the request, and what changes as the error says, text, request, or both.
 
-A name of a case has, behind a colon, a part of the advice. Texts of GraphDefs and SavedModels are what writes them.
+A changed text stands there whole, or its changes do: `OLD ~> NEW` replaces a part that is there once. A case has the message, as in
+`refusals.txt`, or behind its name, a part of the advice. Texts of GraphDefs and SavedModels are what writes them.
 """
+REFUSALS = Path(__file__).parents[1] / "export" / "refusals.txt"
+"""Models whose refusal `refusals_test` checks. Behind the message, many cases have what changes."""
+
+
+def advised(file: Path, text: str, changes: str) -> str:
+    """Returns a text after changes: lines `OLD ~> NEW`, or the whole new text, which can begin with a start of the file."""
+    if " ~>" not in changes.partition("\n")[0]:
+        starts = dict(re.findall(r"^=== @(\w+)\n((?:(?!=== ).*\n)*)", file.read_text(), re.MULTILINE))
+        starts["PREAMBLE"] = harness.PREAMBLE
+        return re.sub(r"\A@(\w+)(\n|\Z)", lambda match: starts[match[1]], changes) or text
+    for change in changes.splitlines():
+        old, new = change.split(" ~>", 1)
+        assert text.count(old) == 1, f"{change}: the text has this {text.count(old)} times:\n{text}"
+        text = text.replace(old, new.removeprefix(" ").replace("\\n", "\n"))
+    return text
+
+
+def parts(case: cases.Case) -> tuple[str, str, str]:
+    """Returns the message that a case has, and behind it, another request and changes of the text, if there are any."""
+    message, _, rest = case.wanted.partition("\n---")
+    other, _, changes = rest.partition("\n")
+    return message, other.strip(), changes
+
+
+def advice_of(case: cases.Case) -> str:
+    """Returns the advice in a case's message."""
+    return parts(case)[0].rpartition("to do: ")[2]
 
 
 class ModelsTest(harness.StageTest):
@@ -204,19 +232,27 @@ class ModelsTest(harness.StageTest):
         if verify:
             exported.goldens(unseen=unseen)
 
+    def message(self, case: cases.Case) -> str:
+        """Returns the error for a case's text, without folders of the test."""
+        request = ast.literal_eval(case.extra or "{}")
+        return re.sub(re.escape(f"{self.folder}/") + r"[^/\s]+/", "", self.error_of(self.built, case.text, request))
+
     def check(self, case: cases.Case, advice: str) -> None:
         """Checks a case of the file."""
-        starts = dict(re.findall(r"^=== @(\w+)\n((?:(?!=== ).*\n)*)", FOLLOWED.read_text(), re.MULTILINE))
-        request = ast.literal_eval(case.extra or "{}")
-        *texts, changed = re.split(r"(?:^|\n)--- ", case.wanted) if "--- " in case.wanted else [case.wanted, ""]
-        advised = re.sub(r"\A@(\w+)(\n|\Z)", lambda match: starts[match[1]], texts[0]) or case.text
-        self.assertIn(advice, self.error_of(self.built, case.text, request))
-        self.built(advised, ast.literal_eval(changed) if changed else request)
+        if "\n  to do: " in case.wanted:
+            wanted, other, changes = parts(case)
+            self.assertEqual(self.message(case), wanted)
+        else:
+            changes, _, other = ("\n" + case.wanted).partition("\n--- ")
+            self.assertIn(advice, self.message(case))
+        self.built(advised(FOLLOWED, case.text, changes.strip("\n")), ast.literal_eval(other or case.extra or "{}"))
 
     def test_all(self) -> None:
         """Protects new advice of any stage, which needs a case in one of the tables, or a test elsewhere that follows it."""
-        followed = [advice for _, advice, _ in cases.read(FOLLOWED)] + [advice for advice, _ in CASES.values()]
+        followed = [advice or advice_of(case) for _, advice, case in cases.read(FOLLOWED)]
+        followed += [advice for advice, _ in CASES.values()]
         followed += [advice for others in OTHER_TESTS.values() for advice in others]
+        followed += [advice_of(case) for case in CHANGED]
         root = harness.ROOT / "py" / "tfaot"
         for file in sorted(path for part in _PARTS for path in [root / part, *(root / part).rglob("*")]):
             if file.suffix != ".py":
@@ -345,6 +381,21 @@ for _name, _advice, _case in cases.read(FOLLOWED):
         self.check(case, advice)
 
     setattr(ModelsTest, "test_" + re.sub(r"\W+", "_", _name), _test)
+
+CHANGED = list[cases.Case]()
+"""Refusals whose advice tests follow."""
+for _name, _, _case in cases.read(REFUSALS, {"PREAMBLE": harness.PREAMBLE}):
+    _, _other, _changes = parts(_case)
+    if not (_other or _changes):
+        continue
+    CHANGED.append(_case)
+
+    def _follow(
+        self: ModelsTest, case: cases.Case = _case, changes: str = _changes, request: str = _other or _case.extra
+    ) -> None:
+        self.built(advised(REFUSALS, case.text, changes), ast.literal_eval(request or "{}"))
+
+    setattr(ModelsTest, f"test_{_name}", _follow)
 
 
 if __name__ == "__main__":

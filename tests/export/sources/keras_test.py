@@ -315,26 +315,6 @@ model = K.Model(words, K.layers.Dense(2)(Mean()(x)))
                 )
                 self.assertEqual((result.returncode, result.stderr), (0, warning if layer else ""))
 
-    def test_steps_that_are_missing(self) -> None:
-        """A model that wasn't compiled has no steps, nor does a layer. Each gets its own error."""
-        for step in ("train_step", "test_step"):
-            self.refused(
-                "model = K.Sequential([K.Input((2,)), K.layers.Dense(1)])\n",
-                f"""
-                model.py: {step} needs a compiled Keras model
-                  to do: call model.compile(optimizer=…, loss=…) in the file
-                """,
-                step,
-            )
-        self.refused(
-            "model = K.layers.Dense(1)\n",
-            """
-            model.py: train_step needs a model, but Dense is a layer
-              to do: put it in a keras.Sequential or a keras.Model, and compile that
-            """,
-            "train_step",
-        )
-
     def test_unknown_entry_point(self) -> None:
         """A Keras model's entry points are listed without evaluating it: some properties raise until it is built."""
         self.refused(

@@ -219,58 +219,6 @@ class TextTest(StageTest):
             r"to do: use what jax.export gives: exported.mlir_module\(\), as text, or exported.mlir_module_serialized$",
         )
 
-    def test_no_main(self) -> None:
-        """A program must say where it starts."""
-        self.assert_error(
-            self.refused("func.func @f(%0: tensor<f32>) -> tensor<f32> {\n  return %0 : tensor<f32>\n}\n"),
-            """
-            program.mlir has no function main
-              found: f
-              to do: call the function that the program starts at main
-            """,
-        )
-
-    def test_variables(self) -> None:
-        """A program has no variables, so weights and frozen can't do anything: each is an error, and isn't ignored."""
-        text = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
-        self.assert_error(
-            self.refused(text, weights={"w": np.zeros(1, np.float32)}),
-            """
-            weights.safetensors can't be the weights of a model that has no variables
-              found: a program whose values are all constants or inputs, as those in StableHLO are
-              to do: remove weights, or make the values variables of the model
-            """,
-        )
-        self.assert_error(
-            self.refused(text, frozen=("w",)),
-            """
-            frozen = ["w"]: "w" matches no variable
-              found: nothing
-              to do: use a full name, or a pattern such as "dense/*"
-            """,
-        )
-
-    def test_entry_points(self) -> None:
-        """A program has one entry point."""
-        text = "func.func @main(%0: tensor<f32>) -> tensor<f32> {\n  return %0 : tensor<f32>\n}\n"
-        self.assert_error(
-            self.refused(text, entry_points=(("Step", "step"),)),
-            """
-            program.mlir has no entry point 'step'
-              found: StableHLO has a single entry point, main
-              to do: remove entry_points, and compile each program by itself
-            """,
-        )
-
-    def test_dtype(self) -> None:
-        """A dtype that TensorFlow lacks is an error that lists those that it has."""
-        text = "func.func @main(%0: tensor<2xf8E3M4>) -> tensor<2xf8E3M4> {\n  return %0 : tensor<2xf8E3M4>\n}\n"
-        found = self.refused(text)
-        self.assertTrue(
-            found.startswith("program.mlir: an input or output is tensor<2xf8E3M4>\n  found: TensorFlow has bf16, ")
-        )
-        self.assertTrue(found.endswith("\n  to do: convert it inside the program"))
-
     def test_constants_of_booleans(self) -> None:
         """A mask of JAX has a byte for each boolean, and TensorFlow's MLIR reads bits. Both the graph and the check of it work."""
         mask = np.tri(11, dtype=np.bool_)
@@ -319,39 +267,6 @@ class TextTest(StageTest):
                     found.startswith("program.mlir: TensorFlow can't convert this program\n\n    error: "), found
                 )
                 self.assertIn(wanted, found)
-
-    def test_sizes(self) -> None:
-        """An input of more values than 64 bits count is an error that names it."""
-        text = (
-            "func.func @main(%x: tensor<4294967296x4294967296xf32>) -> tensor<4294967296x4294967296xf32> {\n"
-            "  return %x : tensor<4294967296x4294967296xf32>\n}\n"
-        )
-        self.assert_error(
-            self.refused(text),
-            """
-            program.mlir: 1 input(s) have more values than TensorFlow can count
-              found: input_0 [4294967296, 4294967296]
-              to do: use sizes with a product below 2**63
-            """,
-        )
-
-    def test_custom_call(self) -> None:
-        """A call of code that isn't part of the program can't be compiled."""
-        self.assert_error(
-            self.refused(
-                """
-                func.func @main(%0: tensor<f32>) -> tensor<f32> {
-                  %1 = stablehlo.custom_call @my_kernel(%0) : (tensor<f32>) -> tensor<f32>
-                  return %1 : tensor<f32>
-                }
-                """
-            ),
-            """
-            program.mlir calls functions that aren't part of it
-              found: my_kernel at program.mlir:3
-              to do: compute it in another way
-            """,
-        )
 
     def test_one_device(self) -> None:
         """In a program of one device, ranks are zero, and collectives give back what they take."""
