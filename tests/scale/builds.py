@@ -223,9 +223,10 @@ def loop(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]
 
 
 def levels(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
-    """Times the build of two models for one CPU level, and for the two of the default, after each of several edits."""
+    """Times builds of two models for one CPU level, and for the two of the default, after edits, and compares programs' sizes."""
     _link_repository(workspace)
     rows = []
+    stripped = workspace / "stripped"
     for example, edited, number in _EDITS:
         package = workspace / "levels" / example
         package.mkdir(parents=True)
@@ -233,6 +234,13 @@ def levels(client: Callable[[Path], Client], *, workspace: Path) -> list[list[st
         text = (_ROOT / "examples" / example / "model.py").read_text(encoding="utf-8")
         (package / "model.py").write_text(text, encoding="utf-8")
         one = client(workspace)
+        programs = [f"{name}_benchmark" for name in ("one", "both")]
+        one.bazel("build", "-c", "opt", *(f"//levels/{example}:{program}" for program in programs))
+        sizes = []
+        for program in programs:
+            (built,) = one.base.glob(f"execroot/*/bazel-out/*-opt/bin/levels/{example}/{program}")
+            subprocess.run(["strip", "-o", stripped, built], check=True)
+            sizes.append(stripped.stat().st_size)
         one.bazel("build", f"//levels/{example}:one", f"//levels/{example}:both")
         medians = []
         for name in ("one", "both"):
@@ -242,8 +250,8 @@ def levels(client: Callable[[Path], Client], *, workspace: Path) -> list[list[st
                 edits.append(one.bazel("build", f"//levels/{example}:{name}").seconds)
             medians.append(statistics.median(edits))
         one.close()
-        rows.append([example, *(f"{seconds:.1f} s" for seconds in medians), f"{medians[1] / medians[0]:.2f}"])
-    return [["model", "x86-64-v3", "x86-64-v3 and x86-64-v4", "ratio"], *rows]
+        rows.append([example, f"{sizes[1] - sizes[0]:,}", *(f"{seconds:.1f} s" for seconds in medians)])
+    return [["model", "x86-64-v4 adds, bytes", "build for x86-64-v3", "and x86-64-v4"], *rows]
 
 
 def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 1000) -> list[list[str]]:
