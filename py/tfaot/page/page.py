@@ -200,8 +200,8 @@ def _hlos(request: Request) -> str:
 
 
 def _hlo(index: int, before: str, after: str, drawing: str, optimized_drawing: str) -> str:
-    heading = re.search(r"^HloModule ([^\s,]+)", before, re.MULTILINE)
-    name = heading[1] if heading else "module"
+    headings = (line.split()[1].rstrip(",") for line in before.splitlines() if line.startswith("HloModule "))
+    name = next(headings, "module")
     return "".join(
         [
             _details(f"{name}: before fusion, drawn", _drawing(drawing, f"before{index}", "HLO before fusion")),

@@ -114,7 +114,7 @@ class MergeTest(unittest.TestCase):
         """Protects variables: what is written in place is one array, and only its last value is stored."""
         got = self.sweep(kernel("root", 0, 0), kernel("product", 0, 64, 0))
         self.assertEqual((got.arrays, got.written), ((Slice(0, 0), Slice(0, 64)), (0,)))
-        self.assertEqual(got.formula.results, ((0, len(got.formula.operations) - 1),))
+        self.assertEqual(got.formula.arrays, ((0, len(got.formula.operations) - 1),))
 
     def test_scalars(self) -> None:
         """Protects learning rates: kernels share a single value, and one that a kernel writes over isn't read later."""

@@ -9,7 +9,7 @@ from tests.compile.program import changed
 from tests.xla.hlo import kernel
 from tfaot.compile.program.passes import elementwise_fusion
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Slice, Sweep
-from tfaot.compile.program.values.formulas import Formula, Operation, live
+from tfaot.compile.program.values.formulas import Formula, Operation
 
 SHAPE = "f32[6,4]{1,0}"
 
@@ -94,7 +94,7 @@ class FormulasTest(unittest.TestCase):
             Operation("divide", (2, 6)),
         )
         arrays = tuple(Slice(0, 256 * index) for index in (0, 2, 3))
-        self.assertEqual(got, Sweep(Formula("float", operations, ((2, 7),)), 24, arrays, (Slice(0, 256),)))
+        self.assertEqual(got, Sweep(Formula(operations, ((2, 7),)), 1, 24, arrays, scalars=(Slice(0, 256),)))
 
     def test_products_and_sums(self) -> None:
         """Protects bits: a product and a sum round once where XLA's compiler fuses them, and twice elsewhere."""
@@ -192,12 +192,6 @@ class FormulasTest(unittest.TestCase):
         }.items():
             with self.subTest(name):
                 self.assertIsNone(got)
-
-    def test_unused(self) -> None:
-        """Protects C++ without warnings: operations that no result needs are gone."""
-        read_two = (Operation("array", place=0), Operation("array", place=1))
-        formula = Formula("float", (*read_two, Operation("negate", (0,)), Operation("sqrt", (1,))), ((2, 3),))
-        self.assertEqual(live(formula), Formula("float", (read_two[1], Operation("sqrt", (0,))), ((2, 1),)))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
     Copy,
-    Dense,
     DenseNet,
+    Dot,
+    Epilogue,
     For,
     Kernel,
     Slice,
@@ -60,9 +61,11 @@ def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
 FIRST = kernel("first", (X, 3), (W, 15), (B, 5), (H, 5))
 RELU_OF_FIRST = kernel("relu", (H, 5), (H, 5))
 SECOND = kernel("second", (H, 5), (V, 10), (Y, 2))
-FIRST_LAYER = Dense(H, X, W, B, 3, 5, False, -math.inf, math.inf)
-RELU_LAYER = dataclasses.replace(FIRST_LAYER, low=0.0)
-SECOND_LAYER = Dense(Y, H, V, None, 5, 2, True, -math.inf, math.inf)
+FIRST_LAYER = Dot(
+    "float", 1, H, W, X, (5, 15, 3), 5, 1, 3, False, False, Epilogue(None, B, None, H, -math.inf, math.inf)
+)
+RELU_LAYER = dataclasses.replace(FIRST_LAYER, epilogue=Epilogue(None, B, None, H, 0.0, math.inf))
+SECOND_LAYER = Dot("float", 1, Y, V, H, (2, 10, 5), 2, 1, 5, True, False)
 
 
 class JoinTest(unittest.TestCase):
@@ -81,7 +84,7 @@ class JoinTest(unittest.TestCase):
 
     def test_apart(self) -> None:
         """Protects the order: layers are nets of their own if one doesn't read the other, or if something is in between."""
-        other = dataclasses.replace(SECOND_LAYER, row=X)
+        other = dataclasses.replace(SECOND_LAYER, rhs=X)
         self.assertEqual(
             self.joined(FIRST, kernel("second", (X, 5), (V, 10), (Y, 2))),
             (DenseNet((FIRST_LAYER,)), DenseNet((other,))),
@@ -102,10 +105,10 @@ class JoinTest(unittest.TestCase):
 
     def test_bias_of_finish(self) -> None:
         """Protects layers whose bias comes with their bounds, unless they have one, or the sums may overwrite it."""
-        with_bias = dataclasses.replace(SECOND_LAYER, bias=C, low=-1.0, high=1.0)
+        with_bias = dataclasses.replace(SECOND_LAYER, epilogue=Epilogue(None, C, None, Y, -1.0, 1.0))
         for symbol in ("bias", "sum"):
             self.assertEqual(self.joined(SECOND, kernel(symbol, (Y, 2), (C, 2), (Y, 2))), (DenseNet((with_bias,)),))
-        biased = dataclasses.replace(SECOND_LAYER, bias=C)
+        biased = dataclasses.replace(SECOND_LAYER, epilogue=Epilogue(None, C, None, Y, -math.inf, math.inf))
         for before, finish in (
             (SECOND_LAYER, kernel("bias", (Y, 2), (C, 1), (Y, 2))),
             (SECOND_LAYER, kernel("bias", (Y, 2), (Y, 2), (Y, 2))),

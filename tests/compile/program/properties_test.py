@@ -58,7 +58,6 @@ from tfaot.compile.program.thunks.kinds import (
     Pack,
     Place,
     RowCopies,
-    RowSweep,
     Slice,
     Sweep,
     Thunk,
@@ -128,16 +127,14 @@ class Machine:
             self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.size)
         elif isinstance(thunk, Sweep):
             self._sweep(thunk)
-        elif isinstance(thunk, RowSweep):
-            self._row_sweep(thunk)
         elif isinstance(thunk, Dot):
             self._dot(thunk)
         elif isinstance(thunk, DenseNet):
             for layer in thunk.layers:
-                row = self.at(layer.row, 4 * layer.depth)
-                bias = self.at(layer.bias, 4 * layer.columns) if layer.bias else None
-                result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
-                self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
+                end = layer.epilogue or Epilogue(None, None, None, layer.out, -math.inf, math.inf)
+                result = product(self.at(*layer.places[2]), self.at(*layer.places[1]), layer.m)
+                bias = self.at(end.addend, 4 * layer.m) if end.addend else None
+                self.at(*layer.places[0])[:] = finished(result, bias, None, end.low, end.high)
         elif isinstance(thunk, RowCopies):
             index = transposes_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
             self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.input_size)[index]
@@ -248,17 +245,6 @@ class Machine:
             assert not any(overlap(a, b) for a in written for b in operands), f"a result overlaps an operand: {thunk}"
 
     def _sweep(self, thunk: Sweep) -> None:
-        arrays = [self.at(each, 4 * thunk.count) for each in thunk.arrays]
-
-        def leaf(operation: Operation) -> Cells:
-            found = arrays if operation.opcode == "array" else [self.at(each, 4) for each in thunk.scalars]
-            return found[operation.place].copy()
-
-        values = evaluate(thunk.formula.operations, leaf)
-        for array, value in thunk.formula.results:
-            arrays[array][:] = values[value]
-
-    def _row_sweep(self, thunk: RowSweep) -> None:
         shape = thunk.rows, thunk.columns
         arrays = [self.at(each, 4 * shape[0] * shape[1]) for each in thunk.arrays]
         rows = [self.at(each, 4 * shape[0]) for each in thunk.values]

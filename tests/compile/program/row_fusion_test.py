@@ -9,18 +9,9 @@ from unittest import mock
 from tests.compile.program import changed
 from tests.xla.hlo import kernels
 from tfaot.compile.program.passes import row_fusion
-from tfaot.compile.program.thunks.kinds import (
-    Buffer,
-    CompiledFunction,
-    Copy,
-    Kernel,
-    RowFormula,
-    RowSweep,
-    Slice,
-    Thunk,
-)
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Copy, Kernel, Slice, Sweep, Thunk
 from tfaot.compile.program.values import stages
-from tfaot.compile.program.values.formulas import Operation
+from tfaot.compile.program.values.formulas import Formula, Operation
 
 ROWS, COLUMNS = 1024, 64
 ALL, EACH, VECTOR = 4 * ROWS * COLUMNS, 4 * ROWS, 4 * COLUMNS
@@ -142,12 +133,12 @@ def missed(*thunks: Thunk, hlo: str = HLO) -> dict[str, str]:
 class ReadTest(unittest.TestCase):
     """Reading kernels."""
 
-    def read(self, name: str, old: str = "", new: str = "", hlo: str = HLO) -> RowSweep | None:
+    def read(self, name: str, old: str = "", new: str = "", hlo: str = HLO) -> Sweep | None:
         """Returns the call for a kernel alone after a change of the text."""
         self.assertIn(old, hlo)
         (kernel,) = (each for each in ALL_OF_IT if each.symbol == f"m_{name}")
         (got,) = merged(kernel, hlo=hlo.replace(old, new) if old else hlo)
-        return got if isinstance(got, RowSweep) else None
+        return got if isinstance(got, Sweep) else None
 
     def test_sums(self) -> None:
         """Protects sums: pieces of all columns are the whole row, whatever the shape of the rows."""
@@ -247,21 +238,21 @@ class ReadTest(unittest.TestCase):
         array = 4 * COLUMNS * COLUMNS
         squared = call("square", (4 * COLUMNS, SUM), (array, V), (array, Q))
         with mock.patch.object(row_fusion, "least_alone", return_value=0):
-            self.assertEqual([*map(type, merged(squared, hlo=text))], [RowSweep])
+            self.assertEqual([*map(type, merged(squared, hlo=text))], [Sweep])
             self.assertEqual(merged(squared, hlo=text.replace(mixed, mixed.replace("={0}", "={1}"))), (squared,))
 
 
 class MergeTest(unittest.TestCase):
     """Merging kernels."""
 
-    def sweeps(self, *thunks: Thunk) -> list[RowSweep]:
+    def sweeps(self, *thunks: Thunk) -> list[Sweep]:
         """Returns the calls among the thunks that are left."""
-        return [each for each in merged(*thunks) if isinstance(each, RowSweep)]
+        return [each for each in merged(*thunks) if isinstance(each, Sweep)]
 
     def test_norm(self) -> None:
         """Protects the gain: a layer norm with the sum before it is one call, which reads only what the sum adds up."""
         (got,) = merged(*ALL_OF_IT)
-        assert isinstance(got, RowSweep)
+        assert isinstance(got, Sweep)
         self.assertEqual((got.rows, got.columns), (ROWS, COLUMNS))
         self.assertEqual(got.arrays, (Slice(0, X), Slice(0, R), Slice(0, OUT)))
         self.assertEqual((got.vectors, got.values, got.scalars), ((Slice(0, GAMMA),), (), (Slice(0, EPSILON),)))
@@ -301,7 +292,7 @@ class MergeTest(unittest.TestCase):
             call("total", (few, Q), (4 * rows, SUM)),
         )
         (got,) = merged(*steps, hlo=hlo)
-        assert isinstance(got, RowSweep)
+        assert isinstance(got, Sweep)
         self.assertEqual(
             (got.rows, got.columns, got.arrays, got.values), (rows, columns, (Slice(0, X),), (Slice(0, SUM),))
         )
@@ -320,7 +311,7 @@ class MergeTest(unittest.TestCase):
 
     def written(self, thunk: Thunk) -> list[Slice]:
         """Returns where a thunk writes."""
-        if isinstance(thunk, RowSweep):
+        if isinstance(thunk, Sweep):
             arrays = [thunk.arrays[place] for place, _ in thunk.formula.arrays]
             return arrays + [thunk.values[place] for place, _ in thunk.formula.values]
         assert isinstance(thunk, Kernel)
@@ -349,7 +340,7 @@ class MergeTest(unittest.TestCase):
         ):
             with self.subTest(name):
                 got = merged(JOIN, SUMMED, between, SQUARED, FACTORS, NORM)
-                joined = [each for each in got if isinstance(each, RowSweep) and Slice(0, X) in each.arrays]
+                joined = [each for each in got if isinstance(each, Sweep) and Slice(0, X) in each.arrays]
                 left = [each for each in got if isinstance(each, Kernel) and each.symbol == "m_join"]
                 whole = [each for each in joined if Slice(0, OUT) in each.arrays]
                 self.assertEqual((len(whole), bool(left or len(got) > 2)), (count, not count))
@@ -357,13 +348,13 @@ class MergeTest(unittest.TestCase):
     def test_memory_of_the_squares(self) -> None:
         """Protects the gain: what overwrites squares doesn't keep them, because nothing reads them."""
         got = merged(JOIN, SUMMED, SQUARED, FACTORS, other(ELSEWHERE, ALL, Q), NORM)
-        self.assertEqual([*map(type, got)], [Copy, RowSweep])
+        self.assertEqual([*map(type, got)], [Copy, Sweep])
 
     def test_parts_of_results(self) -> None:
         """Protects numbers: a kernel that reads a part of a result, and what is next to it, reads it from memory."""
         factors = dataclasses.replace(FACTORS, args=((Slice(0, Q + 4096), ALL), *FACTORS.args[1:]))
         first, last = merged(SQUARED, factors, NORM)
-        assert isinstance(last, RowSweep)
+        assert isinstance(last, Sweep)
         self.assertEqual(self.written(first), [Slice(0, Q)])
         self.assertIn(Slice(0, Q + 4096), last.arrays)
 
@@ -386,13 +377,13 @@ class MergeTest(unittest.TestCase):
         factors = dataclasses.replace(FACTORS, args=((Slice(0, V), ALL), *FACTORS.args[1:]))
         norm = dataclasses.replace(NORM, args=(*NORM.args[:2], (Slice(0, X), ALL), NORM.args[3]))
         (got,) = merged(JOIN, SUMMED, squared, factors, norm)
-        assert isinstance(got, RowSweep)
+        assert isinstance(got, Sweep)
         self.assertNotIn(Slice(0, V), got.arrays)
         # The result reads squares here.
         got_all = merged(JOIN, SUMMED, squared, factors, NORM)
         self.assertGreaterEqual(len(got_all), 1)
         last = got_all[-1]
-        assert isinstance(last, RowSweep)
+        assert isinstance(last, Sweep)
         self.assertEqual(sum(each.opcode == "sum" for each in last.formula.operations), 2)
 
     def test_last_writer(self) -> None:
@@ -401,7 +392,7 @@ class MergeTest(unittest.TestCase):
         factors = dataclasses.replace(FACTORS, args=((Slice(0, V), ALL), *FACTORS.args[1:]))
         norm = dataclasses.replace(NORM, args=(*NORM.args[:2], (Slice(0, X), ALL), NORM.args[3]))
         got, _ = merged(JOIN, SUMMED, squared, factors, norm, other(V, ALL, ELSEWHERE))
-        assert isinstance(got, RowSweep)
+        assert isinstance(got, Sweep)
         (value,) = (value for place, value in got.formula.arrays if got.arrays[place] == Slice(0, V))
         self.assertEqual(got.formula.operations[value].opcode, "multiply")
 
@@ -431,7 +422,7 @@ class MergeTest(unittest.TestCase):
         for rows, called in ((128, True), (127, False)):
             norm = call("norm", (VECTOR, GAMMA), (4 * rows, FACTOR), (rows * VECTOR, V), (rows * VECTOR, OUT))
             (got,) = merged(norm, hlo=text.replace("1024", str(rows)))
-            self.assertEqual(isinstance(got, RowSweep), called)
+            self.assertEqual(isinstance(got, Sweep), called)
 
     def test_short_rows(self) -> None:
         """Protects small rows: XLA's kernels stay for rows that are shorter than a vector of the highest level."""
@@ -450,7 +441,7 @@ class MergeTest(unittest.TestCase):
         """Protects the gain: what takes long for each value is computed once, and not in each stage."""
         slow = HLO.replace("ROOT %add.9 = f32[1024,64]{1,0} add(", "ROOT %add.9 = f32[1024,64]{1,0} divide(")
         (got,) = merged(*ALL_OF_IT, hlo=slow)
-        assert isinstance(got, RowSweep)
+        assert isinstance(got, Sweep)
         first, *later = stages.stages(got.formula)
         ((place, quotient),) = first.keeps
         self.assertEqual((got.arrays[place], got.formula.operations[quotient].opcode), (Slice(0, OUT), "divide"))
@@ -464,9 +455,9 @@ class MergeTest(unittest.TestCase):
         x, powers, total = Operation("array", place=0), Operation("exponential", (0,)), Operation("sum", (1,))
         operations = (x, powers, total, Operation("divide", (1, 2)), Operation("multiply", (3, 0)))
         for out, kept in ((1, ((1, 1),)), (0, ())):
-            first, last = stages.stages(RowFormula(operations, ((out, 4),), ()))
+            first, last = stages.stages(Formula(operations, ((out, 4),), ()))
             self.assertEqual((first.keeps, last.keeps), (kept, ()))
-            self.assertEqual(stages.repeats(RowFormula(operations, ((out, 4),), ())), not kept)
+            self.assertEqual(stages.repeats(Formula(operations, ((out, 4),), ())), not kept)
 
     def test_other_sizes(self) -> None:
         """Protects memory: a kernel whose arguments have other sizes than its text stays."""

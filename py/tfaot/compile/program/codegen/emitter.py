@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfaot.compile.program.packing import layouts as packing
-from tfaot.compile.program.thunks.kinds import CompiledFunction, RowFormula, Slice, Thunk, walk
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Slice, Thunk, walk
 from tfaot.compile.program.values.formulas import Formula
 
 ALIGNMENT = 64
@@ -31,7 +31,7 @@ class Emitter:
         self.products: list[str] = []
         self.images: list[str] = []
         self.formulas: dict[Formula, int] = {}
-        self.row_formulas: dict[tuple[RowFormula, int], int] = {}
+        self.row_formulas: dict[tuple[Formula, int], int] = {}
         self.sources = set[str]()
         """The runtime's sources that the program calls, each compiled for the program's level."""
         self.symbols = set[str]()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfaot.compile.program.codegen import formula_code, row_formula_code
+from tfaot.compile.program.codegen import formula_code
 from tfaot.compile.program.codegen.emitter import Emitter
 from tfaot.compile.program.thunks.collectives import Collective, Rank
 from tfaot.compile.program.thunks.kinds import CompiledFunction, walk
@@ -85,5 +85,5 @@ def _plan(function: CompiledFunction) -> tuple[dict[str, Any], set[str]]:
         "collectives": sum(isinstance(thunk, Collective) and thunk.part != "Wait" for thunk in exchanges),
         "replicas": max((thunk.replicas for thunk in exchanges), default=0),
         "formulas": [*map(formula_code.code, emitter.formulas)],
-        "row_formulas": [*itertools.starmap(row_formula_code.code, emitter.row_formulas)],
+        "row_formulas": [*itertools.starmap(formula_code.row_code, emitter.row_formulas)],
     }, emitter.sources

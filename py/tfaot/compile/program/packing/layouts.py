@@ -13,6 +13,7 @@ packed values are another constant, and it stays.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program.thunks.compiled import Compiled, Packed
-from tfaot.compile.program.thunks.kinds import Buffer, Dot, Place, Product, Slice, Thunk, walk
+from tfaot.compile.program.thunks.kinds import Buffer, Dot, Place, Product, Slice, Thunk, mapped, walk
 
 PANEL_BYTES = 64
 """The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
@@ -96,9 +97,19 @@ def pack(
             moves[isa][Slice(buffer, 0), len(constant.value)] = Slice(target, 0)
         compiled.packed[index] = Packed(packing, first.matrix, len(constant.value), len(contents))
         count += 1
+
+    def reads(thunk: Thunk, moved: Mapping[Place, Slice]) -> Thunk:
+        """Returns a product that reads a packed constant, and names the packing."""
+        if not isinstance(thunk, Product) or thunk.places[thunk.right] not in moved or not applies(thunk):
+            return thunk
+        right: dict[str, Any] = {thunk.sides[1]: moved[thunk.places[thunk.right]]}
+        return dataclasses.replace(thunk, packing=packing, **right)
+
     if count:
         compiled.functions = {
-            isa: dataclasses.replace(function, thunks=_with(function.thunks, packing, applies, moves[isa]))
+            isa: dataclasses.replace(
+                function, thunks=mapped(function.thunks, functools.partial(reads, moved=moves[isa]))
+            )
             for isa, function in compiled.functions.items()
         }
     return count
@@ -150,20 +161,3 @@ def _uses(compiled: Compiled) -> list[_Uses]:
                     else:
                         use.other = True
     return uses
-
-
-def _with(
-    sequence: tuple[Thunk, ...], packing: str, applies: Callable[[Product], bool], moves: Mapping[Place, Slice]
-) -> tuple[Thunk, ...]:
-    """Returns thunks whose products read packed constants, and name the packing."""
-
-    def changed(thunk: Thunk) -> Thunk:
-        if not isinstance(thunk, Product):
-            return thunk.with_bodies(lambda body: _with(body, packing, applies, moves))
-        move = moves.get(thunk.places[thunk.right])
-        if move is None or not applies(thunk):
-            return thunk
-        right: dict[str, Any] = {thunk.sides[1]: move}
-        return dataclasses.replace(thunk, packing=packing, **right)
-
-    return tuple(map(changed, sequence))

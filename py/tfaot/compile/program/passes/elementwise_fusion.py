@@ -31,6 +31,7 @@ from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import Slice, Sweep, Thunk
 from tfaot.compile.program.values.formulas import (
     DTYPES,
+    MOST_ARRAYS,
     Formula,
     Interned,
     Operation,
@@ -43,14 +44,11 @@ from tfaot.compile.program.values.formulas import (
 )
 from tfaot.compile.program.values.graph import Value, in_order
 
-_MOST_ARRAYS = 12
-"""A core's prefetchers follow only so many streams."""
-
 
 def elementwise_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels, and returns the number of sweeps at the level with the most."""
     compiled.rewrite(_sweep, loops=True)
-    return compiled.most(lambda thunk: isinstance(thunk, Sweep))
+    return compiled.most(lambda thunk: isinstance(thunk, Sweep) and not thunk.formula.of_rows)
 
 
 def _sweep(body: Body) -> None:
@@ -72,7 +70,7 @@ def _sweep(body: Body) -> None:
                 break
         else:
             groups[index] = [kernel]
-            if kernel.sweep.count >= least_alone(kernel.sweep.formula.operations):
+            if kernel.sweep.columns >= least_alone(kernel.sweep.formula.operations):
                 body.thunks[index] = kernel.sweep
 
 
@@ -127,8 +125,9 @@ def _read(stored: Value) -> _Kernel | None:
         done[value.same] = made if isinstance(made, int) else formula.add(made)
     result = done[stored.same]
     operations = contracted(formula.operations, (result,))
-    whole = live(Formula(DTYPES[dtype], operations, ((index_of(places["array"], stored.place[0]), result),)))
-    sweep = Sweep(whole, count, tuple(places["array"]), tuple(places["scalar"]))
+    arrays = ((index_of(places["array"], stored.place[0]), result),)
+    whole = live(Formula(operations, arrays, dtype=DTYPES[dtype]))
+    sweep = Sweep(whole, 1, count, tuple(places["array"]), scalars=tuple(places["scalar"]))
     return None if clashes(sweep) else _Kernel(stored.since, sweep, tuple(inputs))
 
 
@@ -136,7 +135,7 @@ def _merged(body: Body, kernels: list[_Kernel], thunks: list[Thunk | None]) -> S
     """Returns a sweep that does what kernels do one after the other, in place of the first, if the last shares an array."""
     *others, last = kernels
     first = others[0]
-    alike = (first.sweep.count, first.sweep.formula.dtype) == (last.sweep.count, last.sweep.formula.dtype)
+    alike = (first.sweep.columns, first.sweep.formula.dtype) == (last.sweep.columns, last.sweep.formula.dtype)
     if not alike or not {array for kernel in others for array in kernel.sweep.arrays} & {*last.sweep.arrays}:
         return None
     members = {kernel.index for kernel in kernels}
@@ -177,12 +176,12 @@ def _joined(kernels: list[_Kernel], stored: Sequence[int]) -> Sweep | None:
             operands = tuple(map(number.__getitem__, operation.operands))
             number.append(len(operations))
             operations.append(dataclasses.replace(operation, operands=operands, place=at))
-        ((array, value),) = kernel.sweep.formula.results
+        ((array, value),) = kernel.sweep.formula.arrays
         values[kernel.sweep.arrays[array]] = number[value]
         if kernel.index in stored:
             results[index_of(places["array"], kernel.sweep.arrays[array])] = number[value]
-    if len(places["array"]) > _MOST_ARRAYS:
+    if len(places["array"]) > MOST_ARRAYS:
         return None
     first = kernels[0].sweep
-    formula = live(Formula(first.formula.dtype, tuple(operations), tuple(results.items())))
-    return Sweep(formula, first.count, tuple(places["array"]), tuple(places["scalar"]))
+    formula = live(Formula(tuple(operations), tuple(results.items()), dtype=first.formula.dtype))
+    return Sweep(formula, 1, first.columns, tuple(places["array"]), scalars=tuple(places["scalar"]))

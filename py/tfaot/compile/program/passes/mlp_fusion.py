@@ -20,7 +20,7 @@ import math
 from tfaot.compile.program.passes.epilogues import finishes
 from tfaot.compile.program.thunks.accesses import Body, overlap
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import SIZES, Dense, DenseNet, Kernel, Thunk
+from tfaot.compile.program.thunks.kinds import DenseNet, Dot, Epilogue, Kernel, Thunk
 from tfaot.compile.program.values.gemv import product
 from tfaot.compile.program.values.graph import Value
 
@@ -36,12 +36,12 @@ def mlp_fusion(compiled: Compiled) -> int:
 
 def _join(compiled: Compiled, body: Body) -> None:
     """Replaces small products of one row, and what finishes them in place, by nets."""
-    layers: tuple[Dense, ...] = ()
+    layers: tuple[Dot, ...] = ()
     """Those of the net before."""
     at = -1
     for index, (thunk, stored) in enumerate(zip([*body.thunks], body.graph.results, strict=True)):
         if isinstance(thunk, Kernel) and stored and (layer := _layer(compiled, thunk, stored)):
-            joins = layers and layers[-1].out == layer.row
+            joins = layers and layers[-1].out == layer.rhs
             at, layers = (at, (*layers, layer)) if joins else (index, (layer,))
         elif layers and thunk and stored and (last := _finished(compiled, thunk, layers[-1], stored)):
             layers = (*layers[:-1], last)
@@ -51,7 +51,7 @@ def _join(compiled: Compiled, body: Body) -> None:
         body.thunks[index], body.thunks[at] = None, DenseNet(layers)
 
 
-def _layer(compiled: Compiled, kernel: Kernel, stored: Value) -> Dense | None:
+def _layer(compiled: Compiled, kernel: Kernel, stored: Value) -> Dot | None:
     """Returns the layer that a kernel computes, if it is small and the runtime can compute it."""
     dot = product(stored)
     if dot is None:
@@ -59,14 +59,12 @@ def _layer(compiled: Compiled, kernel: Kernel, stored: Value) -> Dense | None:
     if dot.batch != 1 or not 0 < dot.k * dot.m <= LARGEST:
         compiled.missed(kernel, f"it multiplies by {dot.batch} matrices of {dot.k} x {dot.m} values")
         return None
-    bias = dot.epilogue.addend if dot.epilogue else None
-    return Dense(dot.out, dot.rhs, dot.lhs, bias, dot.k, dot.m, dot.transpose_lhs, -math.inf, math.inf)
+    return dot
 
 
-def _finished(compiled: Compiled, kernel: Thunk, layer: Dense, stored: Value) -> Dense | None:
+def _finished(compiled: Compiled, kernel: Thunk, layer: Dot, stored: Value) -> Dot | None:
     """Returns a layer that also does what a kernel does to its result in place, if that is possible."""
-    size = SIZES["float"] * layer.columns
-    place = layer.out, size
+    place, before = layer.places[0], layer.epilogue
     ways = [way for way in finishes(stored) if way.sum.place == place]
     for way in ways:
         epilogue, biases = way.epilogue, [*way.places.values()]
@@ -75,13 +73,13 @@ def _finished(compiled: Compiled, kernel: Thunk, layer: Dense, stored: Value) ->
             or stored.type.dtype != "f32"
             or way.columns not in (None, layer.columns)
             or epilogue.scale != 1
-            or len(biases) > (layer.bias is None)
-            or (layer.low, layer.high) != (-math.inf, math.inf)
-            or any(bias[1] != size or overlap(bias, place) for bias in biases)
+            or len(biases) > (before is None)
+            or (before and (before.low, before.high) != (-math.inf, math.inf))
+            or any(bias[1] != place[1] or overlap(bias, place) for bias in biases)
         ):
             continue
-        bias = biases[0][0] if biases else layer.bias
-        return dataclasses.replace(layer, bias=bias, low=epilogue.low, high=epilogue.high)
+        bias = biases[0][0] if biases else before.addend if before else None
+        return dataclasses.replace(layer, epilogue=Epilogue(None, bias, None, layer.out, epilogue.low, epilogue.high))
     if ways:
         compiled.missed(
             kernel, "it does something else than a bias and bounds in place, or the layer before it has them"

@@ -31,12 +31,15 @@ from typing import NamedTuple
 
 from tfaot.compile.program.thunks.accesses import Body
 from tfaot.compile.program.thunks.compiled import Compiled
-from tfaot.compile.program.thunks.kinds import Place, RowFormula, RowSweep, Slice, Vector
+from tfaot.compile.program.thunks.kinds import Place, Slice, Sweep
 from tfaot.compile.program.values.formulas import (
+    MOST_ARRAYS,
     REDUCTIONS,
     SLOW,
+    Formula,
     Interned,
     Operation,
+    Vector,
     arithmetic,
     constant,
     index_of,
@@ -62,9 +65,6 @@ _LEAST = 4096
 _LEAST_UNEVEN = 1024
 """The same for rows that aren't whole vectors, or longer than 1,024: XLA's kernels take two to five times as long for them."""
 
-_MOST_ARRAYS = 12
-"""A core's prefetchers follow only so many streams."""
-
 _DEEPEST = 200
 """The most operations one after another."""
 
@@ -72,7 +72,7 @@ _DEEPEST = 200
 def row_fusion(compiled: Compiled) -> int:
     """Merges kernels at all CPU levels, and returns the number of calls at the level with the most."""
     compiled.rewrite(lambda body: merge(compiled, body))
-    return compiled.most(lambda thunk: isinstance(thunk, RowSweep))
+    return compiled.most(lambda thunk: isinstance(thunk, Sweep) and thunk.formula.of_rows)
 
 
 def merge(compiled: Compiled, body: Body) -> None:
@@ -122,7 +122,7 @@ class _Kind(NamedTuple):
 _ARRAY, _ROW, _SCALAR = map(_Kind, ("array", "row", "scalar"))
 
 
-class _Formula:
+class _Reader:
     """What some kernels do to rows, as one formula."""
 
     def __init__(self, root: Value, shape: tuple[int, int], members: set[int]) -> None:
@@ -169,7 +169,7 @@ class _Formula:
         """All operations."""
         return self._formula.operations
 
-    def call(self, stored: Sequence[int]) -> RowSweep | None:
+    def call(self, stored: Sequence[int]) -> Sweep | None:
         """Returns the call that stores the results of some members."""
         if any(result not in self._results for result in stored):
             return None
@@ -197,10 +197,10 @@ class _Formula:
         dtypes |= {(place, "") for place, _ in written["array"]}
         if len(dtypes) > len({place for place, _ in dtypes}):
             return None  # bytes that are read as two dtypes
-        if len(places["array"]) > _MOST_ARRAYS:
+        if len(places["array"]) > MOST_ARRAYS:
             return None
-        return RowSweep(
-            RowFormula(
+        return Sweep(
+            Formula(
                 _with_peaks(moved, [value for kind in written.values() for _, value in kind]),
                 tuple(written["array"]),
                 tuple(written["row"]),
@@ -400,7 +400,7 @@ class _Chain:
         self.reason = ""
         """Why it stays as it is, if a formula can have it."""
 
-    def merged(self) -> RowSweep | None:
+    def merged(self) -> Sweep | None:
         """Returns what replaces the last kernel, and sets `members` to the kernels that are a part of it."""
         whole = self._call(self.members)
         tried = set[int]()
@@ -424,7 +424,7 @@ class _Chain:
             self.reason = f"it has {call.rows} rows of {call.columns} values, fewer than {least} in all"
         return None
 
-    def _grown(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
+    def _grown(self, members: set[int]) -> tuple[Sweep, _Reader] | None:
         """Adds to the members, with those before them that they need for this. Without success, adds none."""
         while True:
             before, newest = self.members, min(members - self.members)
@@ -433,7 +433,7 @@ class _Chain:
             self.members = before
             # What the kernel reads may be overwritten since, but not what another one computes this from.
             try:
-                formula = _Formula(self._root, self._shape, members)
+                formula = _Reader(self._root, self._shape, members)
             except _Unreadable:
                 return None
             others = {writer for writer in self._writers(formula) - members if writer < newest}
@@ -441,15 +441,15 @@ class _Chain:
                 return None
             members = {*members, max(others)}
 
-    def _call(self, members: set[int]) -> tuple[RowSweep, _Formula] | None:
+    def _call(self, members: set[int]) -> tuple[Sweep, _Reader] | None:
         """Returns the call for some members, which it sets with those that a reduction needs, if nothing prevents it."""
         try:
-            formula = _Formula(self._root, self._shape, members)
+            formula = _Reader(self._root, self._shape, members)
         except _Unreadable:
             return None
         members = members | formula.through
         call = self._body.merged(members, formula.inputs, formula.call, max(members))
-        if not isinstance(call, RowSweep):
+        if not isinstance(call, Sweep):
             self.reason = str(call)
             return None
         slow = any(_is_slow(self._body.graph.results[writer]) for writer in members - {self._root.since})
@@ -458,7 +458,7 @@ class _Chain:
         self.members = members
         return call, formula
 
-    def _writers(self, formula: _Formula) -> set[int]:
+    def _writers(self, formula: _Reader) -> set[int]:
         """Returns the kernels whose results a formula reads, if they can be a part of the whole."""
         return {
             value.since

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tfaot.compile.program.thunks.accesses import Body, clashes
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Thunk, walk
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Thunk, mapped, walk
 from tfaot.compile.program.values.graph import Graph, Value
 from tfaot.compile.program.values.instructions import Fusion, fusions, kernels
 from tfaot.xla.module import Module
@@ -186,8 +186,6 @@ def described(function: CompiledFunction, module: Module) -> CompiledFunction:
         single[kernel] = single.get(kernel, True) and instruction.type.plain  # two names can map to one symbol
 
     def changed(thunk: Thunk) -> Thunk:
-        if isinstance(thunk, Kernel):
-            return dataclasses.replace(thunk, single=single[thunk.symbol])
-        return thunk.with_bodies(lambda body: tuple(map(changed, body)))
+        return dataclasses.replace(thunk, single=single[thunk.symbol]) if isinstance(thunk, Kernel) else thunk
 
-    return dataclasses.replace(function, thunks=tuple(map(changed, function.thunks)))
+    return dataclasses.replace(function, thunks=mapped(function.thunks, changed))

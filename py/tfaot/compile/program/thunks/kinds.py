@@ -126,32 +126,6 @@ class _Nested(_Opaque):
         return replace(self, **fields)  # type: ignore[type-var]  # its classes are dataclasses
 
 
-class _Formula(Thunk):
-    """A thunk that computes formulas. It can write an array in place."""
-
-    formula: Formula | RowFormula
-    arrays: tuple[Slice, ...]
-
-    @property
-    @abc.abstractmethod
-    def written(self) -> tuple[int, ...]:
-        """The `places` that it writes."""
-
-    @property
-    @abc.abstractmethod
-    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
-        """What reads its `places`, in order: opcodes, and the places that they number."""
-
-    def uses(self) -> Uses:
-        read = {(operation.opcode, operation.place) for operation in self.formula.operations}
-        numbers = [(opcode, place) for opcode, places in self._kinds for place in range(len(places))]
-        reads = (place for number, place in zip(numbers, self.places, strict=True) if number in read)
-        return Uses(tuple(reads), tuple(self.places[place] for place in self.written))
-
-    def in_place(self, place: int) -> bool:
-        return place < len(self.arrays)
-
-
 class _Result(Thunk):
     """A thunk whose first place is its only result."""
 
@@ -410,93 +384,27 @@ Product = Dot | Convolution
 
 
 @dataclass(frozen=True)
-class Sweep(_Formula):
-    """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array."""
-
-    shown = "sweep {count}"
+class Sweep(Thunk):
+    """Applies a formula to arrays. An array can overlap what is written only if it is the same array."""
 
     formula: Formula
-    count: int
+    rows: int
+    columns: int
+    """All values, as one row, if the formula isn't of rows."""
     arrays: tuple[Slice, ...]
-    scalars: tuple[Slice, ...]
+    vectors: tuple[Slice, ...] = ()
+    values: tuple[Slice, ...] = ()
+    """One value for each row."""
+    scalars: tuple[Slice, ...] = ()
     """Single values."""
 
     @property
-    def written(self) -> tuple[int, ...]:
-        """The arrays that it writes."""
-        return tuple(array for array, _ in self.formula.results)
+    def title(self) -> str:
+        return f"row_sweep {self.rows}x{self.columns}" if self.formula.of_rows else f"sweep {self.columns}"
 
     @property
     def places(self) -> tuple[Place, ...]:
-        size = SIZES[self.formula.dtype]
-        return (*((at, size * self.count) for at in self.arrays), *((at, size) for at in self.scalars))
-
-    @property
-    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
-        return ("array", self.arrays), ("scalar", self.scalars)
-
-    @property
-    def operations(self) -> int:
-        return self.count * _arithmetic(self.formula.operations)
-
-    def emit(self, program: Emitter) -> list[str]:
-        index = program.formulas.setdefault(self.formula, len(program.formulas))
-        places = ", ".join(map(program.all_at, (self.arrays, self.scalars)))
-        return [f"kernels::RunSweep<Formula{index}>({self.count}, {places}, instance.threads);"]
-
-
-@dataclass(frozen=True)
-class Vector:
-    """Values that many rows have. A row r has those of the row r // group * period + r % period, without a group r % period."""
-
-    group: int = 0
-    period: int = 1
-    single: bool = False
-    """Whether a row has one value, not one for each column."""
-    width: int = 4
-    """The bytes of a value."""
-
-    def bytes(self, rows: int, columns: int) -> int:
-        """Returns the bytes of all values for that many rows."""
-        return self.width * (1 if self.single else columns) * self.period * (rows // self.group if self.group else 1)
-
-
-@dataclass(frozen=True)
-class RowFormula:
-    """What happens to each row of some arrays.
-
-    The opcodes of operations are those of a `Formula`, and more: `column` reads a value from `vectors`, and `row` that of the row
-    from `values`. `iota` is the number of the column, or with the numbers a and b in `text`, r // a % b for a row r. `sum`,
-    `largest`, and `smallest` are of an operand's values of a row.
-    """
-
-    operations: tuple[Operation, ...]
-    arrays: tuple[tuple[int, int], ...]
-    """The arrays that are written, with the operations that compute their values. Each is written after a row's other reads."""
-    values: tuple[tuple[int, int], ...]
-    """The same for values of rows."""
-    vectors: tuple[Vector, ...] = ()
-    """What `column` reads."""
-
-
-@dataclass(frozen=True)
-class RowSweep(_Formula):
-    """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array."""
-
-    shown = "row_sweep {rows}x{columns}"
-
-    formula: RowFormula
-    rows: int
-    columns: int
-    arrays: tuple[Slice, ...]
-    vectors: tuple[Slice, ...]
-    values: tuple[Slice, ...]
-    """One value for each row."""
-    scalars: tuple[Slice, ...]
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        size, operations = SIZES["float"], self.formula.operations
+        size, operations = SIZES[self.formula.dtype], self.formula.operations
         booleans = {one.place for one in operations if (one.opcode, one.text) == ("array", "pred")}
         widths = (1 if index in booleans else size for index in range(len(self.arrays)))
         arrays = ((at, width * self.rows * self.columns) for at, width in zip(self.arrays, widths, strict=True))
@@ -506,26 +414,34 @@ class RowSweep(_Formula):
 
     @property
     def written(self) -> tuple[int, ...]:
-        """The arrays and the values for rows that it writes."""
+        """The arrays and the values for rows that it writes, by their index in `places`."""
         first = len(self.arrays) + len(self.vectors)
         return *(place for place, _ in self.formula.arrays), *(first + place for place, _ in self.formula.values)
 
-    @property
-    def _kinds(self) -> tuple[tuple[str, tuple[Slice, ...]], ...]:
-        return ("array", self.arrays), ("column", self.vectors), ("row", self.values), ("scalar", self.scalars)
+    def uses(self) -> Uses:
+        read = {(operation.opcode, operation.place) for operation in self.formula.operations}
+        kinds = ("array", self.arrays), ("column", self.vectors), ("row", self.values), ("scalar", self.scalars)
+        numbers = [(opcode, place) for opcode, slices in kinds for place in range(len(slices))]
+        places = self.places
+        reads = (place for number, place in zip(numbers, places, strict=True) if number in read)
+        return Uses(tuple(reads), tuple(places[place] for place in self.written))
 
     def in_place(self, place: int) -> bool:
         first = len(self.arrays) + len(self.vectors)
-        return super().in_place(place) or first <= place < first + len(self.values)
+        return place < len(self.arrays) or first <= place < first + len(self.values)
 
     @property
     def operations(self) -> int:
         return self.rows * self.columns * _arithmetic(self.formula.operations)
 
     def emit(self, program: Emitter) -> list[str]:
-        index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
-        places = ", ".join(map(program.all_at, (self.arrays, self.vectors, self.values, self.scalars)))
-        return [f"kernels::RunRowSweep<RowFormula{index}>({self.rows}, {places}, instance.threads);"]
+        if self.formula.of_rows:
+            index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
+            places = ", ".join(map(program.all_at, (self.arrays, self.vectors, self.values, self.scalars)))
+            return [f"kernels::RunRowSweep<RowFormula{index}>({self.rows}, {places}, instance.threads);"]
+        index = program.formulas.setdefault(self.formula, len(program.formulas))
+        places = ", ".join(map(program.all_at, (self.arrays, self.scalars)))
+        return [f"kernels::RunSweep<Formula{index}>({self.columns}, {places}, instance.threads);"]
 
 
 @dataclass(frozen=True)
@@ -637,55 +553,39 @@ class FilterGradient(_Result):
 
 
 @dataclass(frozen=True)
-class Dense:
-    """A layer on one row: out = clamp(row[depth] * matrix[depth, columns] + bias). All values are floats."""
-
-    out: Slice
-    row: Slice
-    matrix: Slice
-    bias: Slice | None
-    depth: int
-    columns: int
-    transposed: bool
-    """Whether the matrix is stored as [columns, depth]."""
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class DenseNet(Thunk):
-    """Layers, one after another."""
+    """Layers, one after another: products of a row and a matrix of floats, whose epilogues have an addend and bounds."""
 
-    layers: tuple[Dense, ...]
+    layers: tuple[Dot, ...]
 
     @property
     def places(self) -> tuple[Place, ...]:
-        outs, reads, size = list[Place](), list[Place](), SIZES["float"]
+        reads = list[Place]()
         for layer in self.layers:
-            outs.append((layer.out, size * layer.columns))
-            reads += [(layer.row, size * layer.depth), (layer.matrix, size * layer.depth * layer.columns)]
-            reads += [(layer.bias, size * layer.columns)] if layer.bias else []
-        return *outs, *reads
+            matrix, row, *bias = layer.uses().reads
+            reads += [row, matrix, *bias]
+        return *(layer.places[0] for layer in self.layers), *reads
 
     def uses(self) -> Uses:
         return Uses(self.places[len(self.layers) :], self.places[: len(self.layers)])
 
     @property
     def title(self) -> str:
-        return f"dense_net {self.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in self.layers)
+        return f"dense_net {self.layers[0].k}" + "".join(f"x{layer.m}" for layer in self.layers)
 
     @property
     def operations(self) -> int:
-        return sum(2 * layer.depth * layer.columns for layer in self.layers)
+        return sum(layer.operations for layer in self.layers)
 
     def emit(self, program: Emitter) -> list[str]:
         program.needs |= {"bounds", "mlp_fusion"}
         layers = []
         for layer in self.layers:
-            bias = "nullptr" if layer.bias is None else program.at(layer.bias)
-            places = program.at(layer.row), program.at(layer.matrix), bias, program.at(layer.out)
-            sizes = f"{layer.depth}, {layer.columns}, {str(layer.transposed).lower()}"
-            layers.append(f"kernels::Dense<{sizes}>{{{', '.join((*places, *_bounds(layer.low, layer.high)))}}}")
+            end = layer.epilogue or Epilogue(None, None, None, layer.out, -math.inf, math.inf)
+            bias = "nullptr" if end.addend is None else program.at(end.addend)
+            places = program.at(layer.rhs), program.at(layer.lhs), bias, program.at(layer.out)
+            sizes = f"{layer.k}, {layer.m}, {str(layer.transpose_lhs).lower()}"
+            layers.append(f"kernels::Dense<{sizes}>{{{', '.join((*places, *_bounds(end.low, end.high)))}}}")
         *others, last = layers
         return ["kernels::RunDenseNet(", *(f"    {layer}," for layer in others), f"    {last});"]
 
@@ -919,6 +819,11 @@ def walk(thunks: tuple[Thunk, ...]) -> Iterator[Thunk]:
         yield thunk
         for body in thunk.bodies:
             yield from walk(body)
+
+
+def mapped(thunks: tuple[Thunk, ...], change: Callable[[Thunk], Thunk]) -> tuple[Thunk, ...]:
+    """Returns thunks, and those in them, as a function changes each of them."""
+    return tuple(change(thunk).with_bodies(lambda body: mapped(body, change)) for thunk in thunks)
 
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}

@@ -20,6 +20,8 @@ Item = TypeVar("Item")
 
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
+MOST_ARRAYS = 12
+"""The most arrays of a formula: a core's prefetchers follow only so many streams."""
 
 _OPCODES = {"add", "clamp", "divide", "maximum", "minimum", "multiply", "subtract", "abs", "negate", "rsqrt", "sqrt"}
 """HLO's operations whose operands and result all have the formula's dtype."""
@@ -65,6 +67,9 @@ class Operation:
       `bitcast-convert` its result's dtype, and `convert` its operand's.
     - `integer`: a constant of 32 bits.
     - `multiply_add`: a * b + c, rounded once. `multiply_subtract` is a * b - c, and `subtract_product` c - a * b.
+    - `row`, `column`: reads the value of the row with the number `place`, or one of the formula's `vectors`.
+    - `iota`: the number of the column, or with the numbers a and b in `text`, r // a % b for a row r.
+    - `sum`, `largest`, `peak`, `smallest`: of an operand's values of a row.
     """
 
     opcode: str
@@ -75,14 +80,46 @@ class Operation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Formula:
-    """What happens to the values with the same index in some arrays."""
+class Vector:
+    """Values that many rows have. A row r has those of the row r // group * period + r % period, without a group r % period."""
 
-    dtype: str
-    """The C++ name of the dtype of all values."""
+    group: int = 0
+    period: int = 1
+    single: bool = False
+    """Whether a row has one value, not one for each column."""
+    width: int = 4
+    """The bytes of a value."""
+
+    def bytes(self, rows: int, columns: int) -> int:
+        """Returns the bytes of all values for that many rows."""
+        return self.width * (1 if self.single else columns) * self.period * (rows // self.group if self.group else 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """What happens to the values with the same index in some arrays, and to those of a row.
+
+    What is written comes after all reads of the same index, or of the row.
+    """
+
     operations: tuple[Operation, ...]
-    results: tuple[tuple[int, int], ...]
-    """The arrays that are written, with the operations that compute their values. All reads come before all writes."""
+    arrays: tuple[tuple[int, int], ...]
+    """The arrays that are written, with the operations that compute their values."""
+    values: tuple[tuple[int, int], ...] = ()
+    """The same for values of rows."""
+    vectors: tuple[Vector, ...] = ()
+    """What `column` reads."""
+    dtype: str = "float"
+    """The C++ name of the dtype of all values. Formulas of rows have floats."""
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it needs more than the values with the same index in arrays of one dtype."""
+        return bool(self.values) or any(
+            operation.opcode in (*REDUCTIONS, "column", "iota", "row")
+            or (operation.opcode == "array" and operation.text)
+            for operation in self.operations
+        )
 
 
 def constant(value: Value, dtype: str) -> Operation | None:
@@ -145,14 +182,14 @@ def contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple
 
 def live(formula: Formula) -> Formula:
     """Removes the operations that no result needs."""
-    order = needed(formula.operations, [operation for _, operation in formula.results])
+    order = needed(formula.operations, [operation for _, operation in formula.arrays])
     number = {index: place for place, index in enumerate(order)}
     operations = (
         dataclasses.replace(operation, operands=tuple(map(number.__getitem__, operation.operands)))
         for operation in map(formula.operations.__getitem__, order)
     )
-    results = tuple((place, number[operation]) for place, operation in formula.results)
-    return Formula(formula.dtype, tuple(operations), results)
+    arrays = tuple((place, number[operation]) for place, operation in formula.arrays)
+    return dataclasses.replace(formula, operations=tuple(operations), arrays=arrays)
 
 
 class Interned:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from tfaot.compile.program.values.formulas import REDUCTIONS, SLOW, Operation, needed, wholes
-
-if TYPE_CHECKING:
-    from tfaot.compile.program.thunks.kinds import RowFormula
+from tfaot.compile.program.values.formulas import REDUCTIONS, SLOW, Formula, Operation, needed, wholes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Stage:
         return _inside(self.operations, (*self.goals, *(value for _, value in self.keeps)))
 
 
-def stages(formula: RowFormula) -> tuple[Stage, ...]:
+def stages(formula: Formula) -> tuple[Stage, ...]:
     """Returns the stages of a formula, whose operations are all needed.
 
     A later stage computes again what an earlier one has computed. It reads what takes long instead, if there is an array to keep
@@ -70,7 +66,7 @@ def stages(formula: RowFormula) -> tuple[Stage, ...]:
     return tuple(Stage(tuple(view), reductions, goal, tuple(kept)) for view, reductions, goal, kept in parts)
 
 
-def repeats(formula: RowFormula) -> bool:
+def repeats(formula: Formula) -> bool:
     """Returns whether several stages compute something that takes as long as moving a value."""
     slow = [index for stage in stages(formula) for index in stage.computed if stage.operations[index].opcode in SLOW]
     return len(slow) > len({*slow})
