@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
-from tests.compile.program.changed import stored, thunks
+import numpy as np
+
+from tests.compile.program.changed import changed, stored, thunks
 from tfaot.compile.program.passes.column_reduction import column_reduction, column_sums
 from tfaot.compile.program.thunks.kinds import (
     Buffer,
@@ -137,6 +139,20 @@ class ReplaceTest(unittest.TestCase):
             ColumnSums(1, 300, 4, 1, 300, 300, out=Slice(2, 64), input=Slice(0, 0)),
         )
         self.assertEqual(replaced(self.HLO, kernel, For(3, (kernel,))), (call, For(3, (call,))))
+
+    def test_single_instruction(self) -> None:
+        """Protects TensorFlow 2.20, which puts few instructions in fusions: a kernel can be a single instruction."""
+        start, end = "ROOT %total = ", "fusion(%x), kind=kLoop, calls=%fused"
+        alone = self.HLO.replace(start, f"%zero = f32[] constant(0)\n  {start}")
+        alone = alone.replace(end, "reduce(%x, %zero), dimensions={0}, to_apply=%region")
+        args = ((Slice(0, 0), 4800), (Slice(1, 0), 4), (Slice(0, 4864), 16))
+        kernel = Kernel("m_total_kernel", args, (1, 1, 1), single=True)
+        buffers = (Buffer(1 << 20, "temp", None, None), Buffer(4, "constant", None, None))
+        function = CompiledFunction(buffers, (), (), ("start",), (), (kernel,))
+        call = ColumnSums(1, 300, 4, 1, 300, 300, out=Slice(0, 4864), input=Slice(0, 0))
+        for value, made in ((0, call), (1, kernel)):
+            content = np.float32(value).tobytes()
+            self.assertEqual(changed(column_reduction, alone, function, {"start": content}).thunks, (made,))
 
     def test_left_alone(self) -> None:
         """Protects kernels whose arguments aren't those of the sum, or that write over what they read."""

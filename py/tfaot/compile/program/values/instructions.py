@@ -62,8 +62,12 @@ def windows(reduction: Instruction, shape: tuple[int, ...]) -> list[Window] | No
     return pieces
 
 
+_MOVES = ("concatenate", "copy", "fusion")
+"""What stays a kernel of XLA's if it is one by itself."""
+
+
 def fusions(module: Module) -> dict[str, Fusion]:
-    """Returns what a module's kernels compute, by their symbol: fusions that are loops, and products with what they end in."""
+    """Returns what kernels compute, by symbol: loops, products with what they end in, and instructions of their own."""
     results: dict[str, Fusion] = {}
     symbols = Counter(kernel for kernel, _ in kernels(module))
     for computation in module.computations.values():
@@ -75,11 +79,13 @@ def fusions(module: Module) -> dict[str, Fusion]:
                 steps = tuple(body.instructions.values())
                 parameters = {step.name: step.number for step in steps if step.opcode == "parameter"}
                 fusion = Fusion(len(instruction.operands) + 1, parameters, steps, body.root.name, module.computations)
-            elif instruction.opcode == "dot":
+            elif instruction.operands and instruction.opcode not in _MOVES:
+                # In a kernel of its own. TensorFlow 2.20 puts few instructions in fusions.
                 kernel += "_kernel"
                 parameters = {name: number for number, name in enumerate(instruction.operands)}
                 steps = (*map(computation.instructions.__getitem__, parameters), instruction)
-                fusion = Fusion(3, parameters, steps, instruction.name, module.computations)
+                arguments = len(instruction.operands) + 1
+                fusion = Fusion(arguments, parameters, steps, instruction.name, module.computations)
             if fusion and symbols[kernel] == 1 and all(step.type.plain for step in fusion.instructions):
                 results[kernel] = fusion
     return results
