@@ -249,24 +249,9 @@ class ErrorsTest(CompileTest):
         self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)
 
     def test_unsupported_op(self) -> None:
-        """An op that XLA lacks is named with its node and the user's line."""
-        body = "def model_fn(x, n):\n    text = tf.strings.as_string(x)\n    return tf.strings.to_number(text)\n"
-        self.assert_error(
-            self.refused(self.export(PREAMBLE + body)),
-            """
-            t::Model: XLA can't compile AsString
-
-                AsString 'AsString' at model.py:11
-
-              found: it computes on strings
-              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
-tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
-            """,
-        )
-
-    def test_unsupported_op_in_function(self) -> None:
-        """The same inside a tf.function, where TensorFlow names only the op's type."""
-        body = """\
+        """An op that XLA lacks is named with its node and the user's line, also where TensorFlow names only its type."""
+        plain = "def model_fn(x, n):\n    text = tf.strings.as_string(x)\n    return tf.strings.to_number(text)\n"
+        function = """\
 def model_fn(x, n):
     @tf.function
     def inner(values):
@@ -275,42 +260,28 @@ def model_fn(x, n):
 
     return inner(x)
 """
-        text = self.refused(self.export(PREAMBLE + body))
-        self.assert_error(
-            re.sub(r"__inference_inner_\d+", "__inference_inner_N", text),
-            """
-            t::Model: XLA can't compile AsString
-
-                AsString '__inference_inner_N/AsString' at model.py:14
-
-              found: it computes on strings
-              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
-tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
-            """,
-        )
-
-    def test_unsupported_op_in_loop(self) -> None:
-        """The same inside the body of a loop."""
-        body = """\
+        loop = """\
 def model_fn(x, n):
     def body(i, v):
         return i + 1, tf.strings.to_number(tf.strings.as_string(v))
 
     return tf.while_loop(lambda i, v: i < n, body, (0, x))[1]
 """
-        text = self.refused(self.export(PREAMBLE + body))
-        self.assert_error(
-            re.sub(r"while_body_\d+", "while_body_N", text),
-            """
-            t::Model: XLA can't compile AsString
+        for body, scope, line in ((plain, "", 11), (function, "__inference_inner_N/", 14), (loop, "while_body_N/", 12)):
+            text = self.refused(self.export(PREAMBLE + body))
+            with self.subTest(scope):
+                self.assert_error(
+                    re.sub(r"(inner|while_body)_\d+", r"\1_N", text),
+                    f"""
+                    t::Model: XLA can't compile AsString
 
-                AsString 'while_body_N/AsString' at model.py:12
+                        AsString '{scope}AsString' at model.py:{line}
 
-              found: it computes on strings
-              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
-tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
-            """,
-        )
+                      found: it computes on strings
+                      to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't \
+compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
+                    """,
+                )
 
     def test_unsupported_dtype(self) -> None:
         """An op that XLA supports only for other dtypes is named with the dtype, and with only the nodes of this dtype."""

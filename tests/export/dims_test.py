@@ -130,19 +130,6 @@ a length that differs from call to call is dims = {"nest/a": [2, "length"]}, siz
             dims={"x": (None, 2, None)},
             entry_points=self.ENTRY_POINTS,
         )
-        for name, model in self.finished().items():
-            function = ", serving_default" if model.saved_model else ""
-            self.refused(
-                model,
-                f"""
-                {name}{function}: 2 input(s) have dimensions that aren't known at build time
-                  found: a [2, None]; b (unknown rank)
-                  to do: fix them in the model, or with dims = {{"a": [2, 1], "b": []}}, with your sizes \
-in place of 1; of an unknown rank, write a size for each dimension, or [] for a scalar; \
-a length that differs from call to call is dims = {{"a": [2, "length"]}}, sizes = {{"length": [16, 64, 256]}} (docs/guide/sizes.md)
-                """,
-                dims={"x": (5, 2, 4)},
-            )
 
     def test_contradictions(self) -> None:
         """A different rank and a different size are listed together, each with both shapes."""
@@ -181,16 +168,6 @@ a length that differs from call to call is dims = {{"a": [2, "length"]}}, sizes 
             dims=fixed | {"a": (2, 3), "output": (1,)},
             entry_points=self.ENTRY_POINTS,
         )
-        for name, model in self.finished().items():
-            self.refused(
-                model,
-                f"""
-                {name}: dims names nest/a, nest/b, which isn't an input of the model
-                  found: a, b, x
-                  to do: use the names listed here
-                """,
-                dims=fixed | {"a": (2, 3), "b": ()},
-            )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tfaot.compile.program.objects.constants import merged
 from tfaot.compile.program.objects.files import ALIGNMENT
 from tfaot.core import elf
 
-_MODEL = """\
+MODEL = """\
 import tensorflow as tf
 
 table = tf.random.stateless_normal((1000, 33), seed=(1, 2))
@@ -32,7 +32,7 @@ class ConstantsTest(StageTest):
 
     def objects(self) -> tuple[Path, bytes]:
         """Compiles a model with constants. Returns the object file and its bytes."""
-        exported = self.export(_MODEL)
+        exported = self.export(MODEL)
         self.compile(exported)
         path = Path(exported.path("constants"))
         return path, path.read_bytes()

@@ -7,21 +7,11 @@ import subprocess
 import unittest
 from pathlib import Path
 
+from tests.compile.program.constants_test import MODEL
 from tests.stages.harness import StageTest
 from tfaot import starlark
 from tfaot.compile.program.objects import constants, files
 
-_MODEL = """\
-import tensorflow as tf
-
-table = tf.random.stateless_normal((1000, 33), seed=(1, 2))
-small = tf.random.stateless_normal((7,), seed=(3, 4))
-
-
-@tf.function(input_signature=[tf.TensorSpec((3,), tf.int32, "at")])
-def model(at):
-    return tf.gather(table, at), tf.gather(small, at)
-"""
 _ROOT = Path(__file__).absolute().parents[3]
 _STARTS = {"macos": b"\xcf\xfa\xed\xfe", "windows": b"\x64\x86", "android": b"\x7fELF", "linux": b"\x7fELF"}
 
@@ -31,7 +21,7 @@ class ObjectsTest(StageTest):
 
     def test_all_platforms(self) -> None:
         """Protects programs for other systems: each gets objects in its format, with the same constants and names that link."""
-        exported = self.export(_MODEL)
+        exported = self.export(MODEL)
         found = {}
         for name, platform in starlark.execute(_ROOT, "runtime/copts.bzl")["PLATFORMS"].items():
             self.compile(exported, isa=(platform.defaults[0],), target_triple=platform.triple)
@@ -54,7 +44,7 @@ class ObjectsTest(StageTest):
 
     def test_coff_is_what_others_read(self) -> None:
         """Protects Windows programs from a file that only our own reader reads: GNU binutils find the values at their symbols."""
-        exported = self.export(_MODEL)
+        exported = self.export(MODEL)
         self.compile(exported, target_triple="x86_64-pc-windows-gnu")
         path, raw = exported.path("constants"), Path(self.folder) / "raw"
         nm = subprocess.run(["nm", "--target=pe-x86-64", path], check=True, capture_output=True, text=True).stdout
