@@ -4,7 +4,7 @@ Bazel's targets NAME_package load this file, and so does the command `tfaot`, wh
 Flags that toolchains of Bazel or a build's mode would set are all here, so both make the same bytes with the same compiler.
 """
 
-load("//runtime:copts.bzl", "CXX", "EXACT", "HIDDEN", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "FAST", "HIDDEN", "SMALL", "level_copts")
 
 visibility(["//rules/...", "//tests/...", "//runtime/..."])
 
@@ -106,17 +106,18 @@ def package_object(path, level = None):
     """
     return path.removesuffix(".cc").replace("/", ".") + (".{}.o".format(level) if level else ".o")
 
-def package_copts(copts = [], level = None):
+def package_copts(copts = [], level = None, optimization = FAST):
     """Returns the flags for a source of a package.
 
     Args:
       copts: (list[str]) the user's
       level: (str) the CPU level of an executor or of kernels; None for all other sources
+      optimization: (list[str]) `FAST` or `SMALL`
 
     Returns:
       (list[str]) flags of gcc and clang
     """
-    flags = CXX + HIDDEN + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
+    flags = CXX + HIDDEN + optimization + _EVERYWHERE + copts + EXACT
     return flags + (level_copts(level) if level else [])
 
 def interface_copts(cpp_class, header):
@@ -153,7 +154,7 @@ def package_objects(*, stem, functions, levels, embed_variables, copts, variable
     Returns:
       (dict) objects by their names in the library
     """
-    plain = package_copts(copts)
+    plain = package_copts(copts, optimization = SMALL)
     objects = {stem + ".o": compile(stem + ".o", "source", plain)}
     for level in levels:
         for function in functions:

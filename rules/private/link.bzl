@@ -3,7 +3,7 @@
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:copts.bzl", "CXX", "EXACT", "GCC", "HIDDEN", "LEVELS", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "FAST", "GCC", "HIDDEN", "LEVELS", "SMALL", "level_copts")
 load("//runtime:exported.bzl", "either")
 load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
 load(":hlo.bzl", "hlo_groups")
@@ -33,7 +33,6 @@ def _tf_aot_link_impl(ctx):
     copts = expanded(ctx, "copts")
     linkopts = expanded(ctx, "linkopts")
     hidden = HIDDEN + (GCC if cc_toolchain.compiler == "gcc" else [])
-    flags = CXX + hidden + ["-O3", "-DNDEBUG", "-w"] + copts + EXACT
     class_, visible = [
         cc_common.compile(
             name = ctx.label.name + suffix,
@@ -43,7 +42,7 @@ def _tf_aot_link_impl(ctx):
             srcs = [sources.source],
             private_hdrs = [sources.header] + compiled.headers,
             compilation_contexts = contexts,
-            user_compile_flags = flags + more,
+            user_compile_flags = CXX + hidden + SMALL + copts + EXACT + more,
         )[1]
         for suffix, more in [("", []), (".visible", ["-fvisibility=default"])]
     ]
@@ -58,7 +57,7 @@ def _tf_aot_link_impl(ctx):
             feature_configuration = features,
             srcs = files,
             compilation_contexts = contexts,
-            user_compile_flags = flags + level_copts(level),
+            user_compile_flags = CXX + hidden + FAST + copts + EXACT + level_copts(level),
         )[1]
         for level, files in compiled.sources.items()
     ]
