@@ -84,11 +84,11 @@ class InstallTest(unittest.TestCase):
         ):
             with self.subTest(how):
                 (user / "MODULE.bazel").write_text(rules_cc + declared, encoding="utf-8")
-                if how == "archive_override":  # the same archive; e2e/smoke builds with an override
-                    scores, said = bazel.run("build", "--nobuild", *flags, "//:score")
-                else:
+                if how == "registry":
                     scores, said = bazel.run("run", *flags, "//:score")
                     self.assertEqual(["1.5", "6"], scores.split())
+                else:  # the same archive; e2e/smoke builds with an override, and with WORKSPACE
+                    _, said = bazel.run("build", "--nobuild", *flags, "//:score")
                 self.assertNotIn("WARNING", said)
 
 

@@ -7,7 +7,6 @@ and its server, and each has a package of its own.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -90,7 +89,7 @@ bool User(t::fed& fed, t::seeded& seeded) { return fed.Run() && seeded.Run(); }
 """
 
 LIBRARIES = ("fed", "frozen", "seeded", "stored")
-MODELS = 20
+MODELS = 6
 MANY = """\
 load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 
@@ -111,7 +110,7 @@ load("//rules:defs.bzl", "tf_aot_library", "tf_model")
         ("large", ["resources:memory:6000"]),
         ("small", []),
     ]
-    for n in range(3)
+    for n in range(2)
 ]
 """
 
@@ -404,27 +403,26 @@ class RebuildTest(unittest.TestCase):
         flags = ["--output_groups=graph", *(f"//many:m{number}" for number in range(MODELS))]
         self.assertEqual(len(self.workspace.actions(*flags).done), MODELS)
         self.assertEqual(self.workspace.actions(*flags).done, ())
-        (package / "m17.py").write_text("def model(x):\n    return x - 17.0\n")
-        self.assertEqual([action.made for action in self.workspace.actions(*flags).done], ["many:m17.model"])
+        (package / "m4.py").write_text("def model(x):\n    return x - 17.0\n")
+        self.assertEqual([action.made for action in self.workspace.actions(*flags).done], ["many:m4.model"])
 
     def test_memory(self) -> None:
         """Stages that don't fit into memory together run one after the other: by their kind, or by the target's tag."""
         models = {
-            f"{name}{n}_py": f"def model(x):\n    return x * {n}.5\n" for name in ("large", "small") for n in range(3)
+            f"{name}{n}_py": f"def model(x):\n    return x * {n}.5\n" for name in ("large", "small") for n in range(2)
         }
         self.workspace.package("memory", BUILD=MEMORY, **models)
         profile = pathlib.Path(self.folder, "profile.json")
-        flags = ("--output_groups=graph", "--jobs=3", "--local_cpu_resources=3", f"--profile={profile}")
+        flags = ("--output_groups=graph", "--jobs=2", "--local_cpu_resources=2", f"--profile={profile}")
         for name, memory in (("small", 1400), ("large", 8000)):
-            targets = [f"//memory:{name}{n}" for n in range(3)]
+            targets = [f"//memory:{name}{n}" for n in range(2)]
             self.workspace.actions(*flags, f"--local_ram_resources={memory}", *targets)
             events = json.loads(profile.read_text())["traceEvents"]
             work = sorted(
                 (e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].endswith(" working") and "dur" in e
             )
-            self.assertEqual(len(work), 3, events)
-            for (_, end), (start, _) in itertools.pairwise(work):
-                self.assertLessEqual(end, start, work)
+            (_, end), (start, _) = work
+            self.assertLessEqual(end, start, work)
 
 
 if __name__ == "__main__":
