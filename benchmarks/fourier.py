@@ -111,7 +111,7 @@ def main() -> None:
     ducc = Path(tf.sysconfig.get_include()) / "external/ducc"
     with tempfile.TemporaryDirectory() as folder:
         flags = ["c++", "-std=c++17", "-O3", f"-march={level}", "-shared", "-fPIC", "-w"]
-        for name, source in (("ducc", DUCC), ("run", SOURCES + fourier_test.SOURCE + TIMED)):
+        for name, source in (("ducc", DUCC), ("run", SOURCES + fourier_test.POOL + fourier_test.SOURCE + TIMED)):
             (Path(folder) / f"{name}.cc").write_text(source)
         includes = [f"-I{ROOT}/runtime", f"-I{ducc}/src", f"-I{ducc}"]
         library = f"{folder}/run.so"
@@ -152,7 +152,7 @@ def measured(
             0,
             fourier_test.METHODS.index(plan.method),
             plan.lanes,
-            (ctypes.c_long * 5)(plan.outer, plan.length, plan.inner, plan.size, plan.padded),
+            fourier_test.sizes_of(plan),
             ctypes.c_double(plan.scale),
             len(plan.radices),
             (ctypes.c_ubyte * len(plan.radices))(*plan.radices),

@@ -190,7 +190,6 @@ FAMILIES: Mapping[str, str] = {
 
 ADVICE: Mapping[str, str] = {
     "CTC decoders": "CTCGreedyDecoder",
-    "bincount": "HistogramFixedWidth",
     "callbacks": "py_function",
     "candidate samplers": "candidates",
     "counts of unique values": "UniqueWithCounts",
@@ -229,7 +228,6 @@ ADVICE: Mapping[str, str] = {
 
 
 REASONS: Mapping[str, str] = {
-    "bincount": "it computes the size at the call",
     "ragged tensors": "constant row lengths, which TensorFlow folds before its JIT",
     "sizes that depend on values": "it compiles at the call, and again for each other size",
 }

@@ -110,7 +110,9 @@ struct Fourier {
   std::int64_t inner;
   std::int64_t size;  // `length`, or half of it if that is even and real
   std::int64_t padded;
-  double scale;  // of results
+  double scale;          // of results
+  std::int64_t scratch;  // values that a part works in, at a multiple of 64
+  std::int64_t slots;    // how many parts have scratch memory
   int stages;
   std::uint8_t radices[kMostStages];
 };
@@ -234,7 +236,7 @@ void RunRowCopies(const RowOrder& order, const void* in, void* out,
 // float or double.
 template <typename T>
 void RunFourier(const Fourier& fourier, const void* roots, void* scratch,
-                void* data);
+                void* data, ThreadPool* threads = nullptr);
 
 // Computes in `data`, whose rows have LinearRow(linear) values. `scratch` has
 // LinearScratchBytes bytes (linear_scratch.h), aligned to 64. T is float or

@@ -13,6 +13,7 @@
 #define TFAOT_KERNELS_FOURIER_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,7 @@
 
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/complex.h"
+#include "tfaot/kernels/parallel.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -66,20 +68,25 @@ TFAOT_INLINE void Join(Complex<V> value, Scalar<V>* to) {
 // Reads the first `count` values. The others are zero.
 template <typename V>
 TFAOT_INLINE Complex<V> SplitSome(const Scalar<V>* from, std::int64_t count) {
-  if (count >= kCount<V>) return Split<V>(from);
-  Scalar<V> some[2 * kCount<V>] = {};
-  std::memcpy(some, from,
-              static_cast<std::size_t>(2 * count) * sizeof(some[0]));
-  return Split<V>(some);
+  constexpr int kSize = kCount<V>;
+  if (count >= kSize) return Split<V>(from);
+  const std::int64_t rest = 2 * count - kSize;
+  const V a = rest < 0 ? LoadSomeAs<V>(from, 2 * count) : LoadAs<V>(from);
+  const V b = rest > 0 ? LoadSomeAs<V>(from + kSize, rest) : V{};
+  return {Shuffled(a, b, Order<V, Even>()), Shuffled(a, b, Order<V, Odd>())};
 }
 
 template <typename V>
 TFAOT_INLINE void JoinSome(Complex<V> value, Scalar<V>* to,
                            std::int64_t count) {
-  if (count >= kCount<V>) return Join(value, to);
-  Scalar<V> some[2 * kCount<V>];
-  Join(value, some);
-  std::memcpy(to, some, static_cast<std::size_t>(2 * count) * sizeof(some[0]));
+  constexpr int kSize = kCount<V>;
+  if (count >= kSize) return Join(value, to);
+  const V a = Shuffled(value.re, value.im, Order<V, Lower>());
+  const std::int64_t rest = 2 * count - kSize;
+  if (rest < 0) return StoreSome(to, a, 2 * count);
+  Store(to, a);
+  if (rest == 0) return;
+  StoreSome(to + kSize, Shuffled(value.re, value.im, Order<V, Upper>()), rest);
 }
 
 template <typename V>
@@ -253,6 +260,41 @@ struct Butterfly {
   }
 };
 
+template <typename V>
+struct Butterfly<9, V> {
+  static TFAOT_INLINE void Run(Complex<V>* a) {
+    // exp(-2 * pi * i * turn / 9)
+    constexpr double kCos[] = {1, 0.76604444311897803520,
+                               0.17364817766693034885, 0,
+                               -0.93969262078590838405};
+    constexpr double kSin[] = {0, -0.64278760968653932632,
+                               -0.98480775301220805937, 0,
+                               -0.34202014332566873304};
+    Complex<V> parts[3][3];
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      Complex<V> part[3] = {a[i], a[i + 3], a[i + 6]};
+      Butterfly<3, V>::Run(part);
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        const int turn = i * j;
+        parts[j][i] =
+            turn == 0
+                ? part[j]
+                : part[j] *
+                      Complex<V>{All<V>(static_cast<Scalar<V>>(kCos[turn])),
+                                 All<V>(static_cast<Scalar<V>>(kSin[turn]))};
+      }
+    }
+#pragma GCC unroll 3
+    for (int j = 0; j < 3; ++j) {
+      Butterfly<3, V>::Run(parts[j]);
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; ++i) a[j + 3 * i] = parts[j][i];
+    }
+  }
+};
+
 // One of Stockham's stages: transforms of `length` become kRadix times as many
 // of length / kRadix. `step` of them are interleaved. A complex vector is two
 // adjacent vectors.
@@ -290,7 +332,7 @@ TFAOT_NOINLINE void Stage(std::int64_t length, std::int64_t step,
 
 // Like Stage, for one transform of values, real and imaginary parts apart:
 // `apart` values lie between them. The first stage has as many parts as there
-// are lanes. Others of fewer steps than lanes take one value after the other.
+// are lanes.
 template <int kRadix, typename V, typename T>
 TFAOT_NOINLINE void LineStage(std::int64_t length, std::int64_t step,
                               std::int64_t apart, const T* roots, const T* from,
@@ -352,7 +394,12 @@ TFAOT_NOINLINE void LineStage(std::int64_t length, std::int64_t step,
   }
   for (std::int64_t part = 0; part < parts; ++part) {
     if (step < kCount<V>) {
-      for (std::int64_t i = 0; i < step; ++i) run(T{}, part, i);
+      // What lanes write beyond the step is written again.
+      if (step * (parts - part) >= kCount<V>) {
+        run(V{}, part, 0);
+      } else {
+        for (std::int64_t i = 0; i < step; ++i) run(T{}, part, i);
+      }
       continue;
     }
     std::int64_t i = 0;
@@ -389,6 +436,7 @@ T* TransformLanes(const Fourier& fourier, std::int64_t length, const T*& roots,
       TFAOT_STAGE(5)
       TFAOT_STAGE(7)
       TFAOT_STAGE(8)
+      TFAOT_STAGE(9)
       TFAOT_STAGE(11)
       TFAOT_STAGE(13)
 #undef TFAOT_STAGE
@@ -630,8 +678,11 @@ void TransformRows(const Fourier& fourier, const T* roots, std::int64_t rows,
       return;
     case Fourier::Method::kLine:
       for (std::int64_t r = 0; r < rows; ++r) {
-        TransformLine<Half<T>>(fourier, roots, in + r * in_step,
-                               out + r * out_step, into, outof, work);
+        const auto transform = fourier.lanes == kSize
+                                   ? TransformLine<V, T>
+                                   : TransformLine<Half<T>, T>;
+        transform(fourier, roots, in + r * in_step, out + r * out_step, into,
+                  outof, work);
       }
       return;
     case Fourier::Method::kChirp:
@@ -664,72 +715,26 @@ void TransformRows(const Fourier& fourier, const T* roots, std::int64_t rows,
   Transpose(result, std::int64_t{kSize}, 2 * length, rows, out, out_step);
 }
 
-// Turns the transform of half the length, of pairs of real values, into the
-// transform of these values.
-template <typename V, typename T>
-void AfterPairs(std::int64_t half, const T* roots, T* row) {
-  constexpr int kSize = kCount<V>;
-  const T first = row[0], second = row[1];
-  row[0] = first + second;
-  row[1] = 0;
-  row[2 * half] = first - second;
-  row[2 * half + 1] = 0;
-  const auto pair = [](auto a, auto b, auto root, auto one_half, auto& low,
-                       auto& high) {
-    const decltype(a) even = {one_half * (a.re + b.re),
-                              one_half * (a.im - b.im)};
-    const decltype(a) odd = {one_half * (a.im + b.im),
-                             one_half * (b.re - a.re)};
-    const decltype(a) turned = odd * root;
-    low = even + turned;
-    high = {even.re - turned.re, turned.im - even.im};
-  };
+// Replaces the values k and half - k of a row, for all k from 1 on, by those
+// that pair(value, other, root, low, high) makes of them. The last vectors can
+// overlap.
+template <typename V, typename T, typename Pair>
+void InPairs(std::int64_t half, const T* roots, T* row, const Pair& pair) {
   std::int64_t k = 1;
-  for (; k + kSize <= half - k - kSize + 1; k += kSize) {
-    T* end = row + 2 * (half - k - kSize + 1);
-    Complex<V> low, high;
-    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)),
-         Split<V>(roots + 2 * k), All<V>(static_cast<Scalar<V>>(0.5)), low,
-         high);
-    Join(low, row + 2 * k);
-    Join(Reversed<V>(high), end);
-  }
-  for (; k <= half - k; ++k) {
-    T *a = row + 2 * k, *b = row + 2 * (half - k);
-    Complex<T> low, high;
-    pair(Complex<T>{a[0], a[1]}, Complex<T>{b[0], b[1]},
-         Complex<T>{roots[2 * k], roots[2 * k + 1]}, static_cast<T>(0.5), low,
-         high);
-    a[0] = low.re;
-    a[1] = low.im;
-    b[0] = high.re;
-    b[1] = high.im;
-  }
-}
-
-// The inverse of AfterPairs, times two.
-template <typename V, typename T>
-void BeforePairs(std::int64_t half, const T* roots, T* row) {
-  constexpr int kSize = kCount<V>;
-  const T first = row[0], last = row[2 * half];
-  row[0] = first + last;
-  row[1] = first - last;
-  const auto pair = [](auto a, auto b, auto root, auto& low, auto& high) {
-    const decltype(a) even = {a.re + b.re, a.im - b.im};
-    const decltype(a) odd =
-        decltype(a){a.re - b.re, a.im + b.im} * decltype(a){root.re, -root.im};
-    low = {even.re - odd.im, even.im + odd.re};
-    high = {even.re + odd.im, odd.re - even.im};
+  const auto vectors = [&](auto zero) {
+    using U = decltype(zero);
+    constexpr int kSize = kCount<U>;
+    for (; k + kSize <= half - k + 1; k += kSize) {
+      T* end = row + 2 * (half - k - kSize + 1);
+      Complex<U> low, high;
+      pair(Split<U>(row + 2 * k), Reversed<U>(Split<U>(end)),
+           Split<U>(roots + 2 * k), low, high);
+      Join(low, row + 2 * k);
+      Join(Reversed<U>(high), end);
+    }
   };
-  std::int64_t k = 1;
-  for (; k + kSize <= half - k - kSize + 1; k += kSize) {
-    T* end = row + 2 * (half - k - kSize + 1);
-    Complex<V> low, high;
-    pair(Split<V>(row + 2 * k), Reversed<V>(Split<V>(end)),
-         Split<V>(roots + 2 * k), low, high);
-    Join(low, row + 2 * k);
-    Join(Reversed<V>(high), end);
-  }
+  vectors(V{});
+  if constexpr (kCount<Half<T>> < kCount<V>) vectors(Half<T>{});
   for (; k <= half - k; ++k) {
     T *a = row + 2 * k, *b = row + 2 * (half - k);
     Complex<T> low, high;
@@ -740,6 +745,45 @@ void BeforePairs(std::int64_t half, const T* roots, T* row) {
     b[0] = high.re;
     b[1] = high.im;
   }
+}
+
+// Turns the transform of half the length, of pairs of real values, into the
+// transform of these values.
+template <typename V, typename T>
+void AfterPairs(std::int64_t half, const T* roots, T* row) {
+  const T first = row[0], second = row[1];
+  row[0] = first + second;
+  row[1] = 0;
+  row[2 * half] = first - second;
+  row[2 * half + 1] = 0;
+  InPairs<V>(
+      half, roots, row, [](auto a, auto b, auto root, auto& low, auto& high) {
+        const auto one_half =
+            All<decltype(a.re)>(static_cast<Scalar<decltype(a.re)>>(0.5));
+        const decltype(a) even = {one_half * (a.re + b.re),
+                                  one_half * (a.im - b.im)};
+        const decltype(a) odd = {one_half * (a.im + b.im),
+                                 one_half * (b.re - a.re)};
+        const decltype(a) turned = odd * root;
+        low = even + turned;
+        high = {even.re - turned.re, turned.im - even.im};
+      });
+}
+
+// The inverse of AfterPairs, times two.
+template <typename V, typename T>
+void BeforePairs(std::int64_t half, const T* roots, T* row) {
+  const T first = row[0], last = row[2 * half];
+  row[0] = first + last;
+  row[1] = first - last;
+  InPairs<V>(half, roots, row,
+             [](auto a, auto b, auto root, auto& low, auto& high) {
+               const decltype(a) even = {a.re + b.re, a.im - b.im};
+               const decltype(a) odd = decltype(a){a.re - b.re, a.im + b.im} *
+                                       decltype(a){root.re, -root.im};
+               low = {even.re - odd.im, even.im + odd.re};
+               high = {even.re + odd.im, odd.re - even.im};
+             });
 }
 
 // Transforms along the last axis: `rows` rows, up to as many as there are
@@ -806,49 +850,70 @@ void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
   }
 }
 
-// Transforms along another axis, whose values are `inner` complex values apart.
+// Transforms along another axis, whose values are `inner` complex values apart:
+// those from `first` on, up to as many as there are lanes.
 template <typename V, typename T>
-void TransformInner(const Fourier& fourier, const T* roots, T* data, T* work) {
+void TransformInner(const Fourier& fourier, const T* roots, std::int64_t first,
+                    T* data, T* work) {
   constexpr int kSize = kCount<V>;
   const Change<T> into = {fourier.inverse, 1};
   const Change<T> outof = {fourier.inverse, static_cast<T>(fourier.scale)};
-  for (std::int64_t first = 0; first < fourier.inner; first += kSize) {
-    const std::int64_t count =
-        std::min<std::int64_t>(kSize, fourier.inner - first);
-    for (std::int64_t i = 0; i < fourier.length; ++i) {
-      const Complex<V> value = Changed(
-          SplitSome<V>(data + 2 * (fourier.inner * i + first), count), into);
-      Store(work + 2 * kSize * i, value.re);
-      Store(work + 2 * kSize * i + kSize, value.im);
-    }
-    const T* result = TransformAcross<V>(fourier, roots, work);
-    for (std::int64_t i = 0; i < fourier.length; ++i) {
-      const Complex<V> value = {LoadAs<V>(result + 2 * kSize * i),
-                                LoadAs<V>(result + 2 * kSize * i + kSize)};
-      JoinSome(Changed(value, outof), data + 2 * (fourier.inner * i + first),
-               count);
-    }
+  const std::int64_t count =
+      std::min<std::int64_t>(kSize, fourier.inner - first);
+  for (std::int64_t i = 0; i < fourier.length; ++i) {
+    const Complex<V> value = Changed(
+        SplitSome<V>(data + 2 * (fourier.inner * i + first), count), into);
+    Store(work + 2 * kSize * i, value.re);
+    Store(work + 2 * kSize * i + kSize, value.im);
+  }
+  const T* result = TransformAcross<V>(fourier, roots, work);
+  for (std::int64_t i = 0; i < fourier.length; ++i) {
+    const Complex<V> value = {LoadAs<V>(result + 2 * kSize * i),
+                              LoadAs<V>(result + 2 * kSize * i + kSize)};
+    JoinSome(Changed(value, outof), data + 2 * (fourier.inner * i + first),
+             count);
   }
 }
 
+// Runs a call. Parts of it have rows, or vectors of them where a lane is one.
 template <typename T>
-void RunFourierOn(const Fourier& fourier, const T* roots, T* work, T* data) {
+void RunFourierOn(const Fourier& fourier, const T* roots, T* scratch, T* data,
+                  ThreadPool* threads) {
   using V = Vector<T>;
-  if (fourier.inner > 1) {
-    for (std::int64_t o = 0; o < fourier.outer; ++o) {
-      TransformInner<V>(fourier, roots,
-                        data + 2 * fourier.length * fourier.inner * o, work);
-    }
-    return;
-  }
+  using Method = Fourier::Method;
+  constexpr std::int64_t kWidth = kCount<V>;
+  const bool is_inner = fourier.inner > 1;
+  const std::int64_t groups = (fourier.inner + kWidth - 1) / kWidth;
+  const std::int64_t units = fourier.outer * (is_inner ? groups : 1);
+  const std::int64_t grain =
+      !is_inner && (fourier.method == Method::kAcross ||
+                    fourier.method == Method::kChirpAcross)
+          ? kWidth
+          : 1;
   const std::int64_t row =
       2 * (fourier.kind == Fourier::Kind::kComplex ? fourier.length
                                                    : fourier.length / 2 + 1);
-  for (std::int64_t o = 0; o < fourier.outer; o += kCount<V>) {
-    TransformLast<V>(fourier, roots,
-                     std::min<std::int64_t>(kCount<V>, fourier.outer - o),
-                     data + row * o, work);
-  }
+  const auto run = [&](const Part& part) {
+    T* const work = scratch + part.batch.index * fourier.scratch;
+    const Span span = part.batch.Of(units, grain);
+    for (std::int64_t o = span.begin; o < span.end;
+         o += is_inner ? 1 : kWidth) {
+      if (is_inner) {
+        TransformInner<V>(
+            fourier, roots, o % groups * kWidth,
+            data + 2 * fourier.length * fourier.inner * (o / groups), work);
+      } else {
+        TransformLast<V>(fourier, roots, std::min(kWidth, span.end - o),
+                         data + row * o, work);
+      }
+    }
+  };
+  if (threads == nullptr || fourier.slots == 1) return run(Part{});
+  Work work = {fourier.slots, 1, 1, 1, 1, 0};
+  work.operations = 2.5 * static_cast<double>(fourier.outer * fourier.inner) *
+                    static_cast<double>(fourier.padded) *
+                    std::log2(static_cast<double>(fourier.padded));
+  InParts(*threads, work, run);
 }
 
 }  // namespace tfaot::kernels::TFAOT_ISA

@@ -22,6 +22,7 @@
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/complex.h"
 #include "tfaot/kernels/linear_scratch.h"
+#include "tfaot/kernels/linear_small.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -379,12 +380,16 @@ struct Triangle {
   }
 };
 
-constexpr std::int64_t kTriangleBase = 16;
+// Whether to multiply by 1 / by instead of dividing.
+template <typename T>
+TFAOT_INLINE bool HasInverse(T by) {
+  return Size(by) > std::numeric_limits<Real<T>>::min() &&
+         Size(by) < 1 / std::numeric_limits<Real<T>>::min();
+}
 
 template <typename T>
 TFAOT_INLINE void DivideRow(std::int64_t count, T by, T* row) {
-  if (Size(by) > std::numeric_limits<Real<T>>::min() &&
-      Size(by) < 1 / std::numeric_limits<Real<T>>::min()) {
+  if (HasInverse(by)) {
     ScaleRow(count, Quotient(FromParts<T>(1, 0), by), row);
   } else {
     for (std::int64_t j = 0; j < count; ++j) row[j] = Quotient(row[j], by);
@@ -443,9 +448,8 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
   if (columns == 1 && x.stride == 1) {
     return SolveColumn(size, triangle, x.data, context.scratch);
   }
-  if (size > kTriangleBase) {
-    const std::int64_t half =
-        (size / 2 + kTriangleBase - 1) / kTriangleBase * kTriangleBase;
+  if (size > kSmall) {
+    const std::int64_t half = (size / 2 + kSmall - 1) / kSmall * kSmall;
     const std::int64_t rest = size - half;
     // The block that isn't on the diagonal, as it is stored.
     const Matrix<T> block = triangle.lower ? triangle.matrix.part(half, 0)
@@ -465,8 +469,27 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
     }
     return;
   }
+  const auto place = [&](std::int64_t step) {
+    return forward ? step : size - 1 - step;
+  };
+  if constexpr (!kIsComplex<T>) {
+    T factors[kSmall * kSmall], inverses[kSmall];
+    bool have_inverses = true;
+    for (std::int64_t step = 0; step < size; ++step) {
+      const T by = triangle.unit ? 1 : triangle.at(place(step), place(step));
+      have_inverses &= HasInverse(by);
+      inverses[step] = 1 / by;
+      for (std::int64_t k = 0; k < step; ++k) {
+        factors[step * kSmall + k] = -triangle.at(place(step), place(k));
+      }
+    }
+    if (have_inverses) {
+      return SolveSmall(size, columns, factors, inverses, x.row(place(0)),
+                        forward ? x.stride : -x.stride);
+    }
+  }
   for (std::int64_t step = 0; step < size; ++step) {
-    const std::int64_t i = forward ? step : size - 1 - step;
+    const std::int64_t i = place(step);
     const std::int64_t first = forward ? 0 : i + 1;
     AddRows(
         step, columns,
@@ -478,14 +501,13 @@ void SolveTriangle(std::int64_t size, std::int64_t columns,
 
 // Cholesky decomposition.
 
-constexpr std::int64_t kCholeskyBase = 24;
-
 // Replaces the upper half of a positive definite matrix by u, where it is the
 // product of u's adjoint and u. Returns whether it is positive definite. The
 // lower half is memory to work in.
 template <typename T>
 bool Decompose(std::int64_t size, Matrix<T> a, const Context<T>& context) {
-  if (size > kCholeskyBase) {
+  // Complex ones take loops.
+  if (size > (kIsComplex<T> ? 24 : kSmall)) {
     const std::int64_t half = (size / 2 + 15) / 16 * 16, rest = size - half;
     if (!Decompose(half, a, context)) return false;
     SolveTriangle(half, rest, {a, false, true, false}, a.part(0, half),
@@ -497,6 +519,12 @@ bool Decompose(std::int64_t size, Matrix<T> a, const Context<T>& context) {
                       true, a.part(0, i), false, a.part(i, i), context);
     }
     return Decompose(rest, a.part(half, half), context);
+  }
+  if constexpr (!kIsComplex<T>) {
+    const auto run = size <= 4   ? DecomposeSmall<4, T>
+                     : size <= 8 ? DecomposeSmall<8, T>
+                                 : DecomposeSmall<kSmall, T>;
+    return run(size, a.data, a.stride);
   }
   constexpr std::int64_t kWidth = kLanes<Real<T>> / kParts<T>;
   for (std::int64_t i = 0; i < size; ++i) {
@@ -515,24 +543,34 @@ bool Decompose(std::int64_t size, Matrix<T> a, const Context<T>& context) {
   return true;
 }
 
-// Transposes a square matrix in place.
+// Sets the upper half of a square matrix to the adjoint of the lower one, or
+// the lower one to that of the upper one. The other half is memory to work in.
 template <typename T>
-void TransposeInPlace(std::int64_t size, Matrix<T> a) {
+void Mirror(std::int64_t size, bool from_lower, Matrix<T> a) {
   constexpr std::int64_t kBlock = 16;
-  T block[2][kBlock * kBlock];
+  T block[kBlock * kBlock];
   for (std::int64_t i = 0; i < size; i += kBlock) {
     const std::int64_t height = std::min(kBlock, size - i);
-    for (std::int64_t j = 0; j <= i; j += kBlock) {
-      const std::int64_t width = std::min(kBlock, size - j);
-      Transpose(a.row(i) + j, a.stride, height, width, block[0], kBlock);
-      if (i != j) {
-        Transpose(a.row(j) + i, a.stride, width, height, block[1], kBlock);
-        for (std::int64_t r = 0; r < height; ++r) {
-          std::copy_n(block[1] + r * kBlock, width, a.row(i + r) + j);
-        }
+    for (std::int64_t j = 0; j < i; j += kBlock) {
+      T* const low = a.row(i) + j;
+      T* const high = a.row(j) + i;
+      if (from_lower) {
+        Transpose(low, a.stride, height, kBlock, high, a.stride);
+        ConjugateRows(kBlock, height, high, a.stride);
+      } else {
+        Transpose(high, a.stride, kBlock, height, low, a.stride);
+        ConjugateRows(height, kBlock, low, a.stride);
       }
-      for (std::int64_t r = 0; r < width; ++r) {
-        std::copy_n(block[0] + r * kBlock, height, a.row(j + r) + i);
+    }
+    T* const both = a.row(i) + i;
+    Transpose(both, a.stride, height, height, block, kBlock);
+    ConjugateRows(height, height, block, kBlock);
+    for (std::int64_t r = 0; r < height; ++r) {
+      T* const to = both + r * a.stride;
+      if (height == kBlock) {
+        std::copy_n(block + r * kBlock, kBlock, to);  // of a constant size
+      } else {
+        std::copy_n(block + r * kBlock, height, to);
       }
     }
   }
@@ -544,18 +582,16 @@ template <typename T>
 void RunCholesky(std::int64_t size, bool lower, T* a,
                  const Context<T>& context) {
   const Matrix<T> matrix = {a, size};
-  const auto turn = [&] {
-    if (!lower) return;
-    TransposeInPlace(size, matrix);
-    ConjugateRows(size, size, a, size);
-  };
-  turn();
+  if (lower) Mirror(size, true, matrix);
   if (!Decompose(size, matrix, context)) {
     const Real<T> nan = std::numeric_limits<Real<T>>::quiet_NaN();
     std::fill_n(a, size * size, FromParts<T>(nan, nan));
   }
-  for (std::int64_t i = 1; i < size; ++i) std::fill_n(matrix.row(i), i, T{});
-  turn();
+  if (lower) Mirror(size, false, matrix);
+  for (std::int64_t i = 0; i < size; ++i) {
+    std::fill_n(matrix.row(i) + (lower ? i + 1 : 0), lower ? size - i - 1 : i,
+                T{});
+  }
 }
 
 // LU decomposition with partial pivoting.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 import tempfile
 import unittest
@@ -30,23 +31,54 @@ LONG = (37, 60, 97, 100, 127, 128, 225, 257, 512, 625, 1000, 1021, 1024, 1536, 2
 GUARD = 16
 """Values before and after memory that a call must leave alone."""
 
-SOURCE = """
+POOL = """
 #include "tfaot/kernels/calls.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
 
 using namespace tfaot::kernels;
 
+struct Pool final : tfaot::ThreadPool {
+  int count = 1;
+  std::atomic<long> parts{0};
+  int threads() const noexcept override { return count; }
+  void ParallelFor(int total, void (*run)(void*, int), void* context) noexcept override {
+    std::atomic<int> next{0};
+    parts += total;
+    std::vector<std::thread> others;
+    for (int i = 0; i < count; ++i) {
+      others.emplace_back([&] { for (int part; (part = next++) < total;) run(context, part); });
+    }
+    for (auto& other : others) other.join();
+  }
+};
+static Pool pool;
+static tfaot::ThreadPool* Threads() { return pool.count > 1 ? &pool : nullptr; }
+extern "C" long SetThreads(int count) { pool.count = count; return pool.parts.exchange(0); }
+"""
+"""A pool of some threads, 1 at first. `SetThreads` returns how many parts there were since the last call."""
+
+SOURCE = """
 extern "C" void Run(int bytes, int kind, int inverse, int method, int lanes, const long* sizes, double scale, int stages,
                     const unsigned char* radices, const void* roots, void* scratch, void* data) {
   Fourier fourier{static_cast<Fourier::Kind>(kind), inverse != 0, static_cast<Fourier::Method>(method), lanes,
-                  sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], scale, stages, {}};
+                  sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], scale, sizes[5], sizes[6], stages, {}};
   for (int i = 0; i < stages; ++i) fourier.radices[i] = radices[i];
   if (bytes == 4) {
-    TFAOT_ISA::RunFourier<float>(fourier, roots, scratch, data);
+    TFAOT_ISA::RunFourier<float>(fourier, roots, scratch, data, Threads());
   } else {
-    TFAOT_ISA::RunFourier<double>(fourier, roots, scratch, data);
+    TFAOT_ISA::RunFourier<double>(fourier, roots, scratch, data, Threads());
   }
 }
 """
+
+
+def sizes_of(plan: Plan) -> ctypes.Array[ctypes.c_long]:
+    """Returns a plan's sizes, as `Run` takes them."""
+    sizes = plan.outer, plan.length, plan.inner, plan.size, plan.padded, plan.scratch, plan.slots
+    return (ctypes.c_long * len(sizes))(*sizes)
 
 
 def guarded(count: int, dtype: Any) -> Array:
@@ -103,23 +135,25 @@ class FourierTest(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temporary.cleanup)
         sources = ("fourier_f32.cc", "fourier_f64.cc")
-        cls.libraries = {level: native.shim(Path(temporary.name), level, SOURCE, sources) for level in native.levels()}
+        cls.libraries = {
+            level: native.shim(Path(temporary.name), level, POOL + SOURCE, sources) for level in native.levels()
+        }
 
     def transformed(self, level: str, plans: Sequence[Plan], values: Array) -> Array:
         """Runs the plans in place on a copy of values."""
         data = guarded(values.size, values.dtype)
         data[GUARD:-GUARD] = values.ravel()
         for plan in plans:
-            roots, scratch = guarded(plan.roots().size, values.dtype), guarded(plan.scratch, values.dtype)
+            roots = guarded(plan.roots().size, values.dtype)
+            scratch = guarded(plan.slots * plan.scratch, values.dtype)
             roots[GUARD:-GUARD] = plan.roots()
-            sizes = (ctypes.c_long * 5)(plan.outer, plan.length, plan.inner, plan.size, plan.padded)
             self.libraries[level].Run(
                 plan.itemsize,
                 KINDS.index(plan.kind),
                 int(plan.inverse),
                 METHODS.index(plan.method),
                 plan.lanes,
-                sizes,
+                sizes_of(plan),
                 ctypes.c_double(plan.scale),
                 len(plan.radices),
                 (ctypes.c_ubyte * len(plan.radices))(*plan.radices),
@@ -165,6 +199,35 @@ class FourierTest(unittest.TestCase):
                 error = np.abs(got - want).max() / np.sqrt(np.mean(np.abs(want) ** 2))
                 self.assertLess(error, 20 * np.finfo(real).eps, (level, kind, real, batch, lengths, plans))
         self.assertEqual(methods, {*METHODS})
+
+    def test_threads(self) -> None:
+        """Protects bits from the number of threads, which share rows, and vectors along other axes."""
+        shapes = (
+            (100, 1024),
+            (6, 16384),
+            (50, 1021),
+            (20, 2187),
+            (300, 257),
+            (2, 128, 1000),
+            (8, 37, 300),
+            (2, 20, 24, 96),
+        )
+        for level, library in self.libraries.items():
+            normal = np.random.default_rng(2).standard_normal
+            for real, kind, (batch, *lengths) in itertools.product((np.float32, np.float64), KINDS, shapes):
+                row = lengths[-1] if kind == "Complex" else lengths[-1] // 2 + 1
+                x = normal((batch, *lengths[:-1], 2 * row)).astype(real)
+                lanes = TARGETS[level].vector_bytes // x.itemsize
+                plans = along(kind, kind == "ComplexToReal", batch, lengths, lanes, x.itemsize)
+                results, parts = [], []
+                for threads in (1, 2, 4):
+                    library.SetThreads(threads)
+                    results.append(self.transformed(level, plans, x).tobytes())
+                    parts.append(library.SetThreads(1))
+                case = (level, real, kind, batch, lengths)
+                self.assertTrue(results[0] == results[1] == results[2], case)
+                self.assertEqual(parts[0], 0, case)
+                self.assertGreaterEqual(parts[2], 2, case)
 
     def test_other_rows(self) -> None:
         """Protects rows from each other: NaN, infinity, and huge values in one row change no bit of another, nor of zeros."""

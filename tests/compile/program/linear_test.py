@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tests.compile.program.fourier_test import GUARD, guarded, untouched
+from tests.compile.program.fourier_test import GUARD, POOL, guarded, untouched
 from tests.stages import native
 from tfaot.compile.program.thunks import linear as thunks
 from tfaot.compile.program.thunks.kinds import Slice
@@ -29,41 +29,18 @@ UNITS = 60
 """The error of products of factors, in units in the last place of the largest singular value, times the root of the size."""
 
 SOURCE = """
-#include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/linear_scratch.h"
-
-#include <atomic>
-#include <thread>
-#include <vector>
-
-using namespace tfaot::kernels;
 
 static Linear Of(const long* n) {
   return {static_cast<Linear::Op>(n[0]), n[8], n[1], n[2], n[3], n[4] != 0, n[5] != 0, n[6] != 0, n[7] != 0};
 }
-struct Pool final : tfaot::ThreadPool {
-  int count = 1;
-  std::atomic<long> parts{0};
-  int threads() const noexcept override { return count; }
-  void ParallelFor(int total, void (*run)(void*, int), void* context) noexcept override {
-    std::atomic<int> next{0};
-    parts += total;
-    std::vector<std::thread> others;
-    for (int i = 0; i < count; ++i) {
-      others.emplace_back([&] { for (int part; (part = next++) < total;) run(context, part); });
-    }
-    for (auto& other : others) other.join();
-  }
-};
-static Pool pool;
-extern "C" long SetThreads(int count) { pool.count = count; return pool.parts.exchange(0); }
 extern "C" long Row(const long* numbers) { return LinearRow(Of(numbers)); }
 extern "C" long Scratch(const long* numbers, long size) { return static_cast<long>(LinearScratchBytes(Of(numbers), size)); }
 extern "C" void Run(const long* numbers, int is_float, int is_complex, void* scratch, void* data) {
   if (is_float) {
-    TFAOT_ISA::RunLinear<float>(Of(numbers), is_complex != 0, scratch, data, pool.count > 1 ? &pool : nullptr);
+    TFAOT_ISA::RunLinear<float>(Of(numbers), is_complex != 0, scratch, data, Threads());
   } else {
-    TFAOT_ISA::RunLinear<double>(Of(numbers), is_complex != 0, scratch, data, pool.count > 1 ? &pool : nullptr);
+    TFAOT_ISA::RunLinear<double>(Of(numbers), is_complex != 0, scratch, data, Threads());
   }
 }
 """
@@ -72,7 +49,7 @@ extern "C" void Run(const long* numbers, int is_float, int is_complex, void* scr
 def library(folder: Path, level: str, *options: str) -> ctypes.CDLL:
     """Returns the kernels for a CPU level."""
     sources = ("linear_f32.cc", "linear_f64.cc", "products_f32.cc", "products_f64.cc")
-    result = native.shim(folder, level, SOURCE, sources, *options)
+    result = native.shim(folder, level, POOL + SOURCE, sources, *options)
     result.Row.restype = result.Scratch.restype = ctypes.c_long
     return result
 

@@ -6,6 +6,7 @@
 - The gradient of `selu`: XLA tests whether the activation is above zero, TensorFlow whether it is below. Zero and NaN are neither.
 - Products less the largest of them, as in a softmax of scores times a factor: XLA rounds the largest, and computes the difference
   from the product that isn't rounded. Of a mask's -1e9, that is up to 32 instead of 0, or infinite.
+- Counts with as many bins at least as at most: XLA must know the number, and TensorFlow computes it from the values.
 """
 
 from __future__ import annotations
@@ -59,6 +60,28 @@ def _spell(scope: Scope) -> None:
             _not_below(node, scope)
         elif node.op in (*_LESS_LARGEST, "Sub") and node.attr["T"].type in _FUSED:
             _Largest(node, scope).write()
+        elif node.op in ("Bincount", "DenseBincount"):
+            _fix_bins(node, scope)
+
+
+def _fix_bins(node: node_def_pb2.NodeDef, scope: Scope) -> None:
+    """Replaces a number of bins, the smaller one of a constant and of another one or more, by the constant."""
+
+    def constants(operand: str, op: str) -> tuple[list[tuple[int, str]], list[str]]:
+        computed = scope.node(operand)
+        known, others = [], []
+        for source in computed.input[:2] if computed is not None and computed.op == op else []:
+            value = scope.node(source)
+            if value is not None and value.op == "Const":
+                known.append((int(tensor_util.MakeNdarray(value.attr["value"].tensor)), source))
+            else:
+                others.append(source)
+        return known, others
+
+    most, others = constants(node.input[1], "Minimum")
+    least = [value for other in others for value, _ in constants(other, "Maximum")[0]]
+    if most and least and least[0] >= most[0][0]:
+        node.input[1] = most[0][1]
 
 
 def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:

@@ -44,13 +44,23 @@ class Fourier(InPlace):
         dtype, suffix = ("float", "f32") if plan.itemsize == 4 else ("double", "f64")
         program.needs.add("fourier")
         program.sources.add(f"tfaot/kernels/fourier_{suffix}.cc")
-        program.scratch[f"std::size_t{{{-(-plan.scratch * plan.itemsize // 64) * 64}}}"] = None
+        program.scratch[f"std::size_t{{{plan.slots * plan.scratch * plan.itemsize}}}"] = None
         program.facts[f"::tfaot::kernels::TFAOT_ISA::kLanes<{dtype}> == {plan.widest}"] = None
         program.facts[f"::tfaot::kernels::Fourier::kMostStages >= {len(plan.radices)}"] = None
-        sizes = plan.outer, plan.length, plan.inner, plan.size, plan.padded, repr(plan.scale), len(plan.radices)
+        sizes: list[object] = [
+            plan.outer,
+            plan.length,
+            plan.inner,
+            plan.size,
+            plan.padded,
+            repr(plan.scale),
+            plan.scratch,
+            plan.slots,
+        ]
+        sizes += [len(plan.radices), f"{{{', '.join(map(str, plan.radices))}}}"]
         how = f"kernels::Fourier::Kind::k{plan.kind}, {str(plan.inverse).lower()}, kernels::Fourier::Method::k{plan.method}"
-        fourier = f"{{{how}, {plan.lanes}, {', '.join(map(str, sizes))}, {{{', '.join(map(str, plan.radices))}}}}}"
-        places = f"{program.at(self.roots)}, instance.scratch, {program.at(self.data)}"
+        fourier = f"{{{how}, {plan.lanes}, {', '.join(map(str, sizes))}}}"
+        places = f"{program.at(self.roots)}, instance.scratch, {program.at(self.data)}, instance.threads"
         return [f"kernels::TFAOT_ISA::RunFourier<{dtype}>({fourier}, {places});"]
 
 

@@ -16,7 +16,9 @@ from tfaot.xla.marks import Kind
 Method = Literal["Direct", "One", "Line", "Across", "Chirp", "ChirpAcross"]
 Array = npt.NDArray[Any]
 
-_RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
+_ODD_RADICES = (9, 3, 5, 7, 11, 13)
+_LEAST_NINE = 144
+"""From this length on, one stage of 9 takes the place of two of 3."""
 _LONGEST_DIRECT = 32
 """Up to this length, the definition takes fewer vectors than a convolution."""
 
@@ -59,7 +61,9 @@ class Plan:
     @property
     def lanes(self) -> int:
         """The values of a vector that the runtime uses: all, or half of them."""
-        return {"One": self._narrowed, "Line": self._half}.get(self.method, self.widest)
+        if self.method == "Line":
+            return self.widest if self.size >= max(self.radices) * self.widest else self._half
+        return self._narrowed if self.method == "One" else self.widest
 
     @property
     def _half(self) -> int:
@@ -106,7 +110,7 @@ class Plan:
 
     @property
     def scratch(self) -> int:
-        """The bytes of memory that the runtime works in, without the size of a value."""
+        """The values of memory that a thread works in, a multiple of 64 bytes."""
         rows = min(self.widest, self.outer)
         count = {
             "Direct": 2 * self.size,
@@ -118,7 +122,15 @@ class Plan:
         }[self.method]
         if self.kind != "Complex" and self.length % 2:
             count += 2 * self.length * rows + self.widest
-        return count
+        return -(-count // 16) * 16
+
+    @property
+    def slots(self) -> int:
+        """How many threads can work at once, in up to 4 MiB."""
+        across = self.inner > 1 or self.method in ("Across", "ChirpAcross")
+        width = self.widest if across else 1
+        parts = self.outer * -(-self.inner // width) if self.inner > 1 else -(-self.outer // width)
+        return max(1, min(parts, 16, (4 << 20) // (self.scratch * self.itemsize)))
 
     def roots(self) -> Array:
         """Returns what the runtime calls `roots`, in float64: pairs of real and imaginary parts, or vectors of both."""
@@ -191,14 +203,14 @@ def _smooth(number: int) -> bool:
 @functools.cache
 def _radices(length: int) -> tuple[int, ...] | None:
     """Returns the radices of a length's stages, or None if it has another prime factor."""
-    radices = []
+    radices, odd = [], _ODD_RADICES if length >= _LEAST_NINE else _ODD_RADICES[1:]
     twos = (length & -length).bit_length() - 1
     length >>= twos
     while twos:
         bits = 2 if twos in (2, 4) else min(3, twos)
         radices.append(1 << bits)
         twos -= bits
-    for radix in _RADICES[3:]:
+    for radix in odd:
         while length % radix == 0:
             radices.append(radix)
             length //= radix
