@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import StageTest
+from tfaot.core.errors import TfaotError
 
 
 class LowerTest(StageTest):
@@ -108,6 +109,36 @@ def n_(n):
         limited = {node.name.partition("/")[0] for node in nodes if node.op == "Minimum"}
         self.assertEqual(len(limited), 4)
         self.compile(exported)
+
+    def test_bins(self) -> None:
+        """Counts with as many bins at least as at most compile, at top level and in loops, and others are an error."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([6], tf.int32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    counts = tf.math.bincount(x, minlength=5, maxlength=5)
+    for _ in tf.range(n):
+        counts += tf.math.bincount(x, minlength=9, maxlength=5)
+    return counts
+"""
+        )
+        self.compile(exported)
+        with self.assertRaisesRegex(TfaotError, "determine the size of 1 output"):
+            self.compile(
+                self.export(
+                    """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([6], tf.int32, "x")])
+def model(x):
+    return tf.math.bincount(x, minlength=4, maxlength=5)
+"""
+                )
+            )
 
     def test_what_nothing_needs(self) -> None:
         """A loop over `tf.range` of an input compiles in a function, too. XLA would refuse the range, which nothing reads."""
