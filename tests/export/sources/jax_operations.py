@@ -495,6 +495,33 @@ def add_sizes(out: zipfile.ZipFile) -> None:
             "positions": x[:, :1, 0] + jnp.arange(jax.core.max_dim(x.shape[1], 15)),
         }
 
+    def windows(x: Any) -> Any:
+        w, pool = x.shape[-1], (1, 3, 1)
+        kernel, ones = jnp.asarray(taps[:, :w, :w]), jnp.ones_like(x)
+        sizes = {"dimension_numbers": ("NWC", "WIO", "NWC")}
+        sums = [lax.reduce_window(y, 0.0, lax.add, pool, (1, 2, 1), "SAME") for y in (x, ones)]
+        return {
+            "average": sums[0] / sums[1],
+            "causal": lax.conv_general_dilated(x, kernel, (1,), [(4, 0)], rhs_dilation=(2,), **sizes),
+            "first": x.at[:, 0].set(2.0),
+            "from_second": x.at[:, 1:].add(3.0),
+            "greatest": lax.cummax(x, 1),
+            "median": jnp.median(x, 1),
+            "order": jnp.argsort(x, 1),
+            "pooled": lax.reduce_window(x, -jnp.inf, lax.max, pool, (1, 2, 1), "SAME"),
+            "remainder": lax.rem(x, jnp.float32(0.7)),
+            "reverse": lax.cumsum(x, 1, reverse=True),
+            "rolled": jnp.roll(x, 1, 1),
+            "scattered": x.at[:, jnp.arange(x.shape[1]) // 2].max(x),
+            "halved": lax.conv_general_dilated(x, kernel, (2,), "SAME", **sizes),
+            "strided": lax.conv_general_dilated(x, kernel, (2,), [(1, 1)], **sizes),
+            "to_half": lax.fori_loop(0, x.shape[1] // 2, lambda i, a: a + lax.dynamic_slice_in_dim(x, i, 1, 1), x),
+        }
+
+    calls = [(windows, [jnp.asarray(f(2, n, 2))]) for n in (2, 3, 7, 8, 9)]
+    batch, t = export.symbolic_shape("b, t", constraints=["t >= 2"])
+    several = tfaot.jax.export(windows, shape((2, t, 2), np.float32))
+    add(out, "windows", [several], called(calls, ("x",)))
     (many,) = export.symbolic_shape("t", constraints=["mod(t, 997) == 0"])
     add(out, "many", [tfaot.jax.export(lambda x: x * 2, shape((many,), np.float32))], {})
     rows, columns = export.symbolic_shape("r, c", constraints=["r*c >= 8"])

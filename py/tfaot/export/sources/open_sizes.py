@@ -37,11 +37,17 @@ _MOST = 8192
 """The largest size in these."""
 _DEGREE = 3
 """The most sizes whose product counts values."""
+_PARTS_OF_ONE = (1, 2, 4, 8, 1024)
+"""Of which parts of 1 a constant may be a multiple."""
+_DIVISOR = 16
+"""The largest number that a size is divided by, in a form whose bound XLA knows."""
 _MODULUS = 256
 """The largest number by which a size must be divisible."""
 
 _PARTS = re.compile(r"(dense<[^<>]*> : tensor<[^<>]*(?:<\w+>)?>|tensor<[^<>]*(?:<\w+>)?>)")
 """What can depend on sizes."""
+_PADDING = re.compile(r'(?:explicit_paddings = \[[\d, ]*\]|padding = "\w+"), ')
+"""Parts of a convolution. Its converter calls padding SAME where it is the same for a size."""
 _CONSTANT = re.compile(r'\s*%\S+ = "?(?:tf\.Const|\w+\.constant)\b')
 
 Array = npt.NDArray[Any]
@@ -165,6 +171,12 @@ class Sizes:
         order[:best] = np.random.default_rng(0).permutation(order[:best])
         count = 2 * len(self.names) + 3
         picked = [int(index) for index in order[:count]]
+        # A convolution's padding can be SAME for all sizes of one remainder.
+        for size, modulus in itertools.product(range(len(self.names)), range(2, 9)):
+            rest = domain[:, size] % modulus
+            others = [int(index) for index in order[:best] if rest[index] != rest[picked[0]]]
+            if len({*rest[picked]}) == 1 and self.names[size] != BATCH:
+                picked += others[:1]
         # Nothing that the program computes is like something else at the chosen numbers, and differs at others.
         while True:
             another = next(self._unlike(picked, order), None)
@@ -225,6 +237,23 @@ class Sizes:
             )
         return Requirement(message, own, factors.get((), 0), equal=equal, modulus=modulus)
 
+    @property
+    def only_batch(self) -> bool:
+        """Whether the only open size is the batch, which the compile stage fixes."""
+        return self.names == (BATCH,)
+
+    def beyond_batch(self, types: Sequence[Sequence[Type]]) -> bool:
+        """Returns whether types have another open size than the batch.
+
+        Args:
+          types: for each of the samples.
+        """
+        shapes = np.array([[size for type_ in own for size in type_.shape] for own in types], np.int64)
+        batch = self.samples[:, self.names.index(BATCH)] if BATCH in self.names else None
+        return not self.only_batch and any(
+            np.ptp(column) and (batch is None or _affine(column, batch) is None) for column in shapes.T
+        )
+
     def inside(self, variants: Sequence[str], arguments: Sequence[Any]) -> list[Any]:
         """Returns the sizes inside of a function, from the arguments that have them; None for those that none has.
 
@@ -259,11 +288,12 @@ class Sizes:
             numbers = np.array([np.ravel(value).astype(np.float64) for value in values])
             if dtype.kind not in "iu" and (BATCH in self.names and self._moves_with_batch(numbers)):
                 raise MlirError(what + ": rows affect each other, as in a mean over the batch")
-            if (numbers != np.rint(numbers)).any():
-                raise MlirError(what + ", and isn't a whole number")
-            flat = [self._made(column.astype(np.int64), sizes, what) for column in numbers.T]
+            parts = next((parts for parts in _PARTS_OF_ONE if (numbers * parts == np.rint(numbers * parts)).all()), 0)
+            if not parts:
+                raise MlirError(what + ", and isn't a whole number of 1/1024")
+            flat = [self._made((column * parts).astype(np.int64), sizes, what) for column in numbers.T]
             made = tf.stack(flat) if values[0].ndim == 1 else tf.reshape(tf.stack(flat), values[0].shape)
-            return tf.cast(made, dtype)
+            return tf.cast(made, dtype) if parts == 1 else tf.cast(made, dtype) / parts
         shapes = np.array([value.shape for value in values], np.int64)
         if any((value != value.flat[0]).any() for value in values):
             raise MlirError(what + " in its values")
@@ -292,6 +322,14 @@ class Sizes:
         monomials = _monomials(others.shape[1], 1)
         return any(_fitted(column.astype(np.int64), others, monomials) is None for column in numbers.T)
 
+    def number(self, values: Sequence[int], sizes: Sequence[Any], what: str) -> Any:
+        """Returns an int32 that has these values for the samples, as ops.
+
+        Raises:
+          MlirError: it isn't what the program computes from sizes.
+        """
+        return self._made(np.array(values, np.int64), sizes, what)
+
     def _made(self, values: Numbers, sizes: Sequence[Any], what: str) -> Any:
         """Returns an int32 that depends on sizes."""
         if (values == values[0]).all():
@@ -306,11 +344,15 @@ class Sizes:
             for name, vector in chosen.items():
                 alike = _affine(values, vector)
                 if alike and (alike == (1, 0) or not exact):
+                    if quotient := _quotient(self._values[name] * alike[0] + alike[1], self._domain):
+                        return self._divided(quotient, sizes, what)
                     return self._emitted(name, sizes, what, {}) * alike[0] + alike[1]
         linear = _monomials(count, 1)
         for monomials in (linear, *([m, ()] for m in _monomials(count)[len(linear) :])):
             if len(points) > len(monomials) + 1 and (polynomial := _fitted(values, points, monomials)):
                 return self._polynomial(polynomial, sizes, what)
+        if quotient := _quotient(values, points):  # as many as windows with strides have
+            return self._divided(quotient, sizes, what)
         raise MlirError(what + ", and isn't what the program computes from sizes")
 
     def _at_samples(self) -> dict[str, Numbers]:
@@ -330,6 +372,10 @@ class Sizes:
             total = term if total is None else total + term
         return tf.constant(0) if total is None else total
 
+    def _divided(self, quotient: tuple[int, int, int], sizes: Sequence[Any], what: str) -> Any:
+        index, add, divisor = quotient
+        return tf.truncatediv(self._polynomial(Polynomial({(index,): 1, (): add}), sizes, what), divisor)
+
     def _emitted(self, name: str, sizes: Sequence[Any], what: str, done: dict[str, Any]) -> Any:
         """Returns an integer of the program, as ops."""
         if name in done:
@@ -341,6 +387,8 @@ class Sizes:
 
         if name in self._polynomials:
             made = self._polynomial(self._polynomials[name], sizes, what)
+        elif quotient := _quotient(self._values[name], self._domain):
+            made = self._divided(quotient, sizes, what)
         elif step.operation == "select":
             condition = self._values[step.operands[0]]
             if (condition == condition[0]).all():
@@ -386,6 +434,17 @@ _TF_COMPARISONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+def _quotient(values: Numbers, points: Numbers) -> tuple[int, int, int] | None:
+    """Returns the form `(size + add) // divisor` of numbers, of which XLA knows a bound, or None: size, add, divisor."""
+    for index in range(points.shape[1]):
+        size = points[:, index]
+        for divisor in range(2, _DIVISOR + 1):
+            add = int((values * divisor - size).max())
+            if (size + add >= 0).all() and (values == (size + add) // divisor).all():
+                return index, add, divisor
+    return None
+
+
 def _affine(values: Numbers, of: Numbers) -> tuple[int, int] | None:
     """Returns the whole numbers a and b with `values = a * of + b`, or None."""
     first, last = int(np.argmin(of)), int(np.argmax(of))
@@ -425,8 +484,18 @@ class Lines:
     """For each line, the same line for each of the samples."""
 
 
-def merge(programs: Sequence[Sequence[str]]) -> Lines:
+def differs(lines: Sequence[str], others: Sequence[str]) -> int:
+    """Returns the number of the first line that differs from the other's in more than sizes and constants."""
+    pairs = enumerate(zip(lines, others, strict=False))
+    return next((number for number, (a, b) in pairs if _PARTS.sub("", a) != _PARTS.sub("", b)), len(lines) - 1)
+
+
+def merge(programs: Sequence[Sequence[str]], places: Sequence[str] = ()) -> Lines:
     """Returns what the lines of a program for each sample have in common.
+
+    Args:
+      programs: the lines, for each sample.
+      places: the user's line of each line, or nothing.
 
     Raises:
       MlirError: they differ in more than sizes and constants.
@@ -436,17 +505,50 @@ def merge(programs: Sequence[Sequence[str]]) -> Lines:
     variants = tuple(zip(*programs, strict=True))
     return Lines(
         tuple(
-            lines[0] if len({*lines}) == 1 or lines[0].startswith("module ") else _merged(lines) for lines in variants
+            lines[0] if len({*lines}) == 1 or lines[0].startswith("module ") else _merged(lines, place)
+            for lines, place in itertools.zip_longest(variants, places[: len(variants)], fillvalue="")
         ),
         variants,
     )
 
 
-def _merged(lines: Sequence[str]) -> str:
+def _with_equal_padding(lines: Sequence[str]) -> Sequence[str]:
+    """Returns convolutions with the largest of their paddings, if that changes no result: what follows the last window differs."""
+    if "tf.Conv2D" not in lines[0] or len({match[0] for line in lines for match in _PADDING.finditer(line)}) < 3:
+        return lines
+    shapes = []
+    for line in lines:
+        (values, kernel), (result,) = mlir.statement([line], 0).types
+        steps, dilations, pads = (
+            [int(number) for number in re.findall(rf"{name} = \[([\d, ]*)\]", line)[0].split(",") if number]
+            for name in ("strides", "dilations", "explicit_paddings")
+        )
+        for axis in (1, 2):
+            size, count = values.shape[axis] or 0, result.shape[axis] or 0
+            reach = ((kernel.shape[axis - 1] or 0) - 1) * dilations[axis] + 1
+            same = max((count - 1) * steps[axis] + reach - size, 0) if '"SAME"' in line else 0
+            before, after = pads[2 * axis : 2 * axis + 2] or (same // 2, same - same // 2)
+            shapes.append((axis, size, count, steps[axis], reach, before, after))
+    pads = [0] * 8
+    for axis in (1, 2):
+        own = [shape[1:] for shape in shapes if shape[0] == axis]
+        before, after = own[0][4], max(shape[5] for shape in own)
+        if any(
+            shape[4] != before or (shape[0] + before + after - shape[3]) // shape[2] + 1 != shape[1] for shape in own
+        ):
+            return lines
+        pads[2 * axis : 2 * axis + 2] = before, after
+    text = f'explicit_paddings = {pads}, padding = "EXPLICIT"'
+    return [_PADDING.sub("", line).replace("<{", "<{" + text + ", ", 1) for line in lines]
+
+
+def _merged(lines: Sequence[str], place: str) -> str:
+    lines = _with_equal_padding(lines)
     parts = [_PARTS.split(line) for line in lines]
     values = "dense<" in lines[0] and not _CONSTANT.match(lines[0])
     if values or len({len(part) for part in parts}) > 1 or len({tuple(part[::2]) for part in parts}) > 1:
-        raise MlirError(f"error: an operation depends on open sizes in more than its shapes: {lines[0].strip()[:120]}")
+        what = f"error: an operation depends on open sizes in more than its shapes: {lines[0].strip()[:120]}"
+        raise MlirError(what + (f", at {place}" if place else ""))
     merged = list(parts[0])
     for index in range(1, len(merged), 2):
         texts = [part[index] for part in parts]

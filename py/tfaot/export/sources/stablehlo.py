@@ -23,7 +23,7 @@ from tensorflow.python.framework import op_def_library, op_def_registry
 from tfaot.core import caller, stablehlo_text
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.programs import Program
-from tfaot.export.sources import lapack, locations, mlir, open_sizes, shards
+from tfaot.export.sources import lapack, locations, mlir, open_operations, open_sizes, shards
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.sources.size_arithmetic import Arithmetic
 from tfaot.export.sources.subgraph import add_done
@@ -116,7 +116,9 @@ class StablehloSource:
             raise TfaotError(
                 f"{self._path}: TensorFlow can't convert this program",
                 details=str(error),
-                do="leave out what the message names, or report it to rules_tfaot",
+                do=f"compute it in another way, or fix the size with a number in {caller.option('dims')}"
+                if names
+                else "leave out what the message names, or report it to rules_tfaot",
             ) from None
 
     @property
@@ -339,6 +341,8 @@ class _Kept:
     operands: tuple[Type, ...]
     constants: tuple[str, ...]
     """Lines that define constants for its regions, which see no values from outside. None of them is an operand."""
+    samples: tuple[Statement, ...] = ()
+    """The operation for each sample of open sizes, if its values have one besides the batch."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -416,28 +420,44 @@ def _opened(programs: Sequence[_Converted], sizes: open_sizes.Sizes) -> _Convert
     Raises:
       MlirError: they differ in more than their sizes.
     """
+    first, *others = programs
     counts = [len(program.lines) for program in programs]
     if other := next((index for index, count in enumerate(counts) if count != counts[0]), None):
+        at = open_sizes.differs(first.lines, programs[other].lines)
+        place = next((place for place in first.places[at:] if place), "")
         raise MlirError(
             f"error: the program has other operations for {sizes.shown(other)} than for {sizes.shown(0)}; "
             "a constraint can exclude some of them, as n >= 10 in jax.export.symbolic_shape does for x[:10]"
+            + (f", at {place}" if place else "")
         )
-    lines = open_sizes.merge([program.lines for program in programs])
-    first, *others = programs
+    lines = open_sizes.merge([program.lines for program in programs], first.places)
     if any(program.kept.keys() != first.kept.keys() or program.constants != first.constants for program in others):
         raise MlirError("error: the operations or their large constants depend on open sizes")
+    calls = {
+        match[1]: first.places[number] for number, line in enumerate(first.lines) if (match := _KEPT_CALL.search(line))
+    }
     kept = {}
     for name, one in first.kept.items():
         all_ = [program.kept[name] for program in programs]
-        text = "\n".join(open_sizes.merge([operation.statement.text.splitlines() for operation in all_]).merged)
+        operands = zip(*(operation.operands for operation in all_), strict=True)
+        opened = tuple(open_sizes.opened(types) for types in operands)
+        open_ = sizes.beyond_batch([(*own.operands, *own.statement.result_types) for own in all_])
+        statements = tuple(operation.statement for operation in all_) if open_ else ()
+        if open_ and one.statement.operation == "stablehlo.reduce_window":
+            kept[name] = dataclasses.replace(one, operands=opened, samples=statements)
+            continue
+        places = [calls.get(name, "")] * len(one.statement.text.splitlines())
+        texts = [operation.statement.text.splitlines() for operation in all_]
         kept[name] = _Kept(
-            dataclasses.replace(one.statement, text=text),
-            tuple(open_sizes.opened(types) for types in zip(*(operation.operands for operation in all_), strict=True)),
+            dataclasses.replace(one.statement, text="\n".join(open_sizes.merge(texts, places).merged)),
+            opened,
             open_sizes.merge([operation.constants for operation in all_]).merged,
+            statements,
         )
     return dataclasses.replace(first, lines=lines.merged, kept=kept, variants=lines.variants, sizes=sizes)
 
 
+_KEPT_CALL = re.compile(rf"call @({_PREFIX}\d+)\(")
 _LARGE = re.compile(r'stablehlo\.constant (dense<"0x[0-9A-Fa-f]{65536,}"> : (tensor<[^<>]*(?:<f\d+>)?>))')
 
 
@@ -859,6 +879,15 @@ class _Builder:
         if "output_shapes" in kinds:
             keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in statement.result_types]
         _repair(name, keywords)
+        if (
+            self._open is not None
+            and not self._open.only_batch
+            and name == "Conv2D"
+            and keywords.get("padding") == "EXPLICIT"
+        ):
+            # XLA pads windows over open sizes only as VALID and SAME do.
+            keywords["input"] = tf.pad(keywords["input"], np.reshape(keywords["explicit_paddings"], (-1, 2)))
+            keywords |= {"explicit_paddings": [], "padding": "VALID"}
         made = op_def_library.apply_op(name, **keywords)
         if isinstance(made, tf.Operation):
             return list(made.outputs)
@@ -912,10 +941,32 @@ class _Builder:
         volumes = _VOLUMES.search(kept.statement.text)
         if volumes and not re.search(r"batch_group_count = (?!1\b)", kept.statement.text):
             return [_convolution_3d(kept.statement.text, volumes.groups(), *repeated)]
+        if kept.samples:
+            return self._opened(kept, name, repeated)
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
         if kept.summed > 1:
             results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
         return results
+
+    def _opened(self, kept: _Kept, name: str, operands: Sequence[Any]) -> list[Any]:
+        """Adds nodes for an operation on values with open sizes, which XLA would forget in a program of its own."""
+
+        def number(values: Sequence[int]) -> Any:
+            assert self._open is not None
+            return self._open.number(values, self._sizes, "error: a window depends on open sizes")
+
+        made: Any = None
+        if name == "reduce_window":
+            made = open_operations.reduced(kept.samples, operands[0], operands[1], number)
+        elif name == "scatter" and len(operands) == 3:
+            made = open_operations.scattered(kept.statement, *operands)
+        elif name == "sort":
+            made = open_operations.sorted_(kept.statement, operands)
+        else:
+            made = open_operations.by_value(name, *operands)
+        if made is None:
+            raise MlirError(f"error: {name} of a value with an open size isn't converted")
+        return list(made) if isinstance(made, list) else [made]
 
     def _choice(self, kept: _Kept, branches: Sequence[str], operands: Sequence[Any]) -> list[Any]:
         """Adds a node that runs one of several programs, all of which take all operands."""
