@@ -1,4 +1,4 @@
-"""A front end for speech: convolutions with strides over frames, as they come, and a recurrent layer. It keeps its state."""
+"""A front end for speech: a causal convolution over frames, as they come, and a recurrent layer. It keeps its state."""
 
 import numpy as np
 import tensorflow as tf

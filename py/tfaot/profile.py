@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 _SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
 _KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
 """The prefix that tfcompile adds to the names of its kernels."""
-_TIMED = re.compile(r"^(\S+), \S+: \d+ steps, min [0-9.]+ us, median ([0-9.]+) us", re.MULTILINE)
+_TIMED = re.compile(r"^(.+), \S+: \d+ steps, min [0-9.]+ us, median ([0-9.]+) us", re.MULTILINE)
 """A line that runtime/tfaot/benchmark.h prints."""
 
 

@@ -134,6 +134,10 @@ def _compiled(manifest: Manifest, stamps: Sequence[dict[str, Any]]) -> str:
     rows += [("fingerprint", stamp["fingerprint"]) for stamp in stamps[:1]]
     rows += [
         ("entry points", ", ".join(entry.cpp_name for entry in manifest.entry_points)),
+        *(
+            (f"buckets of {size.name}", ", ".join(map(str, size.buckets)))
+            for size in dict.fromkeys(size for entry in manifest.entry_points for size in entry.sizes)
+        ),
         ("variables", f"{len(manifest.variables)}, {sum(variable.bytes for variable in manifest.variables):,} bytes"),
         ("written by a run", ", ".join(variable.name for variable in manifest.written) or "none"),
         ("frozen into the code", ", ".join(variable.name for variable in manifest.frozen) or "none"),

@@ -35,13 +35,14 @@ class ProfileTest(unittest.TestCase):
         )
 
     def test_medians(self) -> None:
-        """Every entry point of a class has its own line in a benchmark's output."""
+        """Every entry point of a class, and every function for several sizes, has its own line in a benchmark's output."""
         printed = (
             "INFO: noise\n"
             "a::B::Train, x86-64-v3: 10 steps, min 1.50 us, median 2.25 us, max 9.00 us\n"
             "a::B::Read, x86-64-v3: 10 steps, min 0.10 us, median 0.20 us, max 0.30 us\n"
+            "a::B[8, 32], x86-64-v3: 10 steps, min 0.10 us, median 0.50 us, max 0.90 us\n"
         )
-        self.assertEqual(profile.medians(printed), {"a::B::Train": 2.25, "a::B::Read": 0.20})
+        self.assertEqual(profile.medians(printed), {"a::B::Train": 2.25, "a::B::Read": 0.20, "a::B[8, 32]": 0.50})
 
     def test_real_benchmark(self) -> None:
         """The profile can read the output of a generated benchmark."""
