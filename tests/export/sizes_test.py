@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import unittest
 from typing import Any
 
 import numpy as np
 
 from tests.stages.harness import Exported, StageTest, warm
-from tfaot.core.manifest import Axis, OpenSize
+from tfaot.core.functions import stem
+from tfaot.core.manifest import Axis, OpenSize, Requirement
 from tfaot.export import golden
 from tfaot.export.sources.model import Model
 from tfaot.graph.ops import OPEN_SIZE
@@ -116,6 +118,16 @@ class SizesTest(StageTest):
             edges = {size for bucket in own for size in (bucket - 1, bucket, bucket + 1) if 1 <= size <= own[-1]}
             self.assertEqual(edges - {*sizes}, set())
 
+    def test_verified_requirements(self) -> None:
+        """Protects models of many sizes: those that a model refuses are replaced, without a look at all products."""
+        required = [
+            Requirement("n", tuple(int(i == j) for j in range(20)), -2, equal=False, modulus=0) for i in range(20)
+        ]
+        required.append(Requirement("n == m", (1, -1, *[0] * 18), 0, equal=True, modulus=0))
+        calls = golden.open_sizes(3, [(9,)] * 20, required)
+        self.assertEqual([call for call in calls if min(call) < 2 or call[0] != call[1]], [])
+        self.assertEqual(calls[:2], [(2,) * 20, (9,) * 20])
+
     def test_cut(self) -> None:
         """Protects exactness: whatever is behind the size, results are those of the model itself for inputs of that size."""
         from tensorflow.core.framework import graph_pb2
@@ -192,6 +204,21 @@ class SizesTest(StageTest):
             [("x", (5,), (Axis(0, 0),)), ("frames", (), ())],
         )
         self.compile(exported, buckets=(5,))
+
+    def test_stored(self) -> None:
+        """Protects inputs that cross the edge as other dtypes: the pass `padding` applies to them, also for a bucket of 1."""
+        for dtype in ("bfloat16", "complex64"):
+            exported = self.export(
+                "import tensorflow as tf\n\n\ndef model(x):\n    return tf.square(x)\n",
+                dims={"x": ("n", "m")},
+                signature={"x": f"{dtype}[None, None]"},
+                sizes={"n": (1, 5), "m": (3,)},
+            )
+            for buckets in ((1, 3), (5, 3)):
+                self.compile(exported, buckets=buckets)
+                with open(exported.path("passes" + stem("", 0, buckets)), encoding="utf-8") as file:
+                    passes = json.load(file)
+                    self.assertEqual((passes["padding"], passes["missed"]), (1, []), f"{dtype}, {buckets}")
 
     def test_several(self) -> None:
         """Protects models with several sizes: each input is cut to its own, and results are those of the model itself."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,12 +37,8 @@ def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
     return tuple(result)
 
 
-def _anything(sizes: Sequence[int]) -> bool:
-    return True
-
-
 def open_sizes(
-    count: int, buckets: Sequence[Sequence[int]], allowed: Callable[[Sequence[int]], bool] = _anything
+    count: int, buckets: Sequence[Sequence[int]], required: Sequence[manifest.Requirement] = ()
 ) -> list[tuple[int, ...]]:
     """Returns open sizes to verify, `count` calls or more: 1, the largest, both sides of each bucket, and then random ones.
 
@@ -51,7 +47,7 @@ def open_sizes(
     Args:
       count: the least number of calls.
       buckets: those of each size.
-      allowed: whether the model takes these sizes. If not, a call has the nearest ones instead.
+      required: what the model requires of sizes. If they don't fulfill it, a call has the nearest ones that do.
     """
     rng = np.random.default_rng(SEED)
     edges = [
@@ -76,22 +72,42 @@ def open_sizes(
             calls.append(tuple(take(index, *span) for index, span in enumerate(product)))
     while any(edges) or (buckets and len(calls) < count):
         calls.append(tuple(take(index, 1, own[-1]) for index, own in enumerate(buckets)))
-    if allowed is not _anything:
-        near = [_near(call, buckets, allowed) for call in calls]
+    if required:
+        near = [_near(call, buckets, required) for call in calls]
         calls = list(dict.fromkeys(call for call in near if call is not None))
         calls += [calls[index % len(calls)] for index in range(count - len(calls))]
     return calls + [()] * (count - len(calls))
 
 
 def _near(
-    sizes: Sequence[int], buckets: Sequence[Sequence[int]], allowed: Callable[[Sequence[int]], bool]
+    sizes: Sequence[int], buckets: Sequence[Sequence[int]], required: Sequence[manifest.Requirement]
 ) -> tuple[int, ...] | None:
-    """Returns the allowed sizes that differ least from these, or None if they all differ much."""
-    ranges = [range(max(1, n - _FAR), min(n + _FAR, own[-1]) + 1) for n, own in zip(sizes, buckets, strict=True)]
-    if len(ranges) > 2:
-        ranges = [[r[0], *(n for n in r if abs(n - size) < 3), r[-1]] for r, size in zip(ranges, sizes, strict=True)]  # type: ignore[misc]
-    fitting = (other for other in itertools.product(*ranges) if allowed(other))
-    return min(fitting, key=lambda other: sum(abs(a - b) for a, b in zip(other, sizes, strict=True)), default=None)
+    """Returns the sizes nearest to these that the model takes, or None if they all differ much."""
+    # Sizes that no requirement has in common are independent of each other.
+    groups: list[set[int]] = []
+    for own in required:
+        together = {index for index, factor in enumerate(own.factors) if factor}
+        together |= {index for group in groups if group & together for index in group}
+        groups = [*(group for group in groups if not group & together), together]
+    result = list(sizes)
+    for group in map(sorted, groups):
+        ranges = [[*range(max(1, sizes[i] - _FAR), min(sizes[i] + _FAR, buckets[i][-1]) + 1)] for i in group]
+        if len(ranges) > 2:
+            ranges = [
+                [r[0], *(n for n in r if abs(n - sizes[i]) < 3), r[-1]] for r, i in zip(ranges, group, strict=True)
+            ]
+        own_required = [own for own in required if any(own.factors[index] for index in group)]
+        fitting = []
+        for numbers in itertools.product(*ranges):
+            other = list(result)
+            for index, number in zip(group, numbers, strict=True):
+                other[index] = number
+            if all(own.holds(other) for own in own_required):
+                fitting.append(other)
+        if not fitting:
+            return None
+        result = min(fitting, key=lambda other: sum(abs(a - b) for a, b in zip(other, sizes, strict=True)))
+    return tuple(result)
 
 
 def inputs_and_calls(
@@ -130,7 +146,7 @@ def inputs_and_calls(
     drawn = open_sizes(
         steps,
         [*buckets.values()],
-        (lambda lengths: all(own.holds(lengths) for own in required)) if required else _anything,
+        required,
     )
     rounds = [name for _ in drawn for name in (calls or tuple(by_name))]
     open_ = [lengths for lengths in drawn for _ in (calls or tuple(by_name))]

@@ -136,6 +136,16 @@ class Program:
         """Returns the nodes that must keep their values: those of feeds and fetches."""
         return {tensor_name(tensor)[0] for tensor in (*self.feeds, *self.fetches)}
 
+    def feed_of(self, tensor: str) -> str:
+        """Returns the feed that a tensor is, or whose bits or parts it is made of."""
+        nodes = self.nodes()
+        while tensor not in self.feeds:
+            name, port = tensor_name(tensor)
+            if f"{name}:{port}" in self.feeds:
+                return f"{name}:{port}"
+            tensor = nodes[name].input[0]
+        return tensor
+
     def tensors(self) -> dict[str, Tensor]:
         """Returns the dtypes and shapes of all tensors, by `node:port`, inferred from the feeds."""
         import tensorflow as tf

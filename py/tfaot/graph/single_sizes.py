@@ -13,8 +13,8 @@ def for_xla(program: Program) -> int:
     for node in program.graph.node:
         if OPEN_SIZE not in node.attr:
             continue
-        name, port = tensor_name(node.input[0])
-        shape = program.feeds[f"{name}:{port}"].shape or ()
+        ends = program.nodes()[tensor_name(node.input[2])[0]].input
+        shape = (program.feeds[program.feed_of(node.input[0])].shape or ())[: len(ends)]
         whole = node.attr["end_mask"].i
         for axis, size in enumerate(shape):
             whole |= (size == 1) << axis

@@ -1159,8 +1159,13 @@ def _unknown(step: _Step) -> Value:
     return FREE
 
 
+def _bitcast(step: _Step) -> Value:
+    return _elementwise(step) if step.shapes(0)[0] == tuple(step.one.shape) else _unknown(step)
+
+
 _RULES: Mapping[str, Callable[[_Step], Value]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    "bitcast-convert": _bitcast,
     "broadcast": _broadcast,
     "concatenate": _concatenate,
     "constant": _constant,

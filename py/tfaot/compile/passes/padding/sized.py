@@ -61,11 +61,12 @@ class Sized:
         for cut in cuts:
             ends = nodes[tensor_name(cut.input[2])[0]].input
             mask = cut.attr["end_mask"].i
-            shape = program.feeds[port_of(cut.input[0])].shape or ()
-            self._inputs[cut.input[0]] = {}
+            feed = program.feed_of(cut.input[0])
+            shape = program.feeds[feed].shape or ()
+            self._inputs[feed] = {}
             for axis in (axis for axis in range(len(ends)) if not mask >> axis & 1):
                 sizes.setdefault(ends[axis], shape[axis] or 0)
-                self._inputs[cut.input[0]][axis] = [*sizes].index(ends[axis])
+                self._inputs[feed][axis] = [*sizes].index(ends[axis])
         self._sizes = [*sizes]
         self._buckets = (*sizes.values(),)
         self._others = _others(self._buckets, smaller)
