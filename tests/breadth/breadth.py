@@ -1,6 +1,7 @@
 """Runs thousands of cases, and writes their outcomes to a page.
 
-./bazelw run //tests/breadth -- --rounds=8, or the same in a Python with the packages. A round is one case of each op.
+./bazelw run //tests/breadth -- --rounds=8, or the same in a Python with the packages. A round is one case of each op. With --open,
+a dimension of each case, or two, has a size that differs from run to run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import pages
-from tests.breadth import differences, engine, recipes, structures
+from tests.breadth import differences, engine, open_axes, recipes, structures
 from tests.stages import harness
 
 PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "measured" / "numerics.md"
@@ -49,15 +50,23 @@ def cases(seed: int, ops: Iterable[str] = ()) -> Iterator[engine.Case]:
             continue
 
 
-def run(drawn: Sequence[engine.Case], after: Callable[[engine.Outcome], None]) -> None:
-    """Calls `each` with the outcome of each case."""
+def opened(drawn: Sequence[engine.Case], seed: int) -> list[engine.Case]:
+    """Returns cases with open dimensions, of those that can have them."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+        return open_axes.opened(drawn, [seed], Path(folder))
+
+
+def run(
+    drawn: Sequence[engine.Case], after: Callable[[engine.Outcome], None], *, together: int = engine.TOGETHER
+) -> None:
+    """Calls `after` with the outcome of each case."""
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     try:
         runner = engine.Engine(folder, flags=("-O0",))
         # Cases that are refused would cause recompilation of all others in their model.
         refused = recipes.OFTEN_REFUSED
         for group in [
-            *engine.chunks(case for case in drawn if case.op not in refused),
+            *engine.chunks((case for case in drawn if case.op not in refused), together),
             *([case] for case in drawn if case.op in refused),
         ]:
             for outcome in runner.outcomes(group):
@@ -108,22 +117,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how many cases of each op")
     parser.add_argument("--first", type=int, default=0, help="the number of the first round")
     parser.add_argument("--ops", nargs="*", default=(), help="only these ops or structures")
+    parser.add_argument("--open", action="store_true", help="open dimensions of each case, with sizes for them")
+    parser.add_argument("--together", type=int, default=engine.TOGETHER, help="how many cases share a model")
     parser.add_argument("--page", action="store_true", help="put the counts into docs/measured/numerics.md")
     flags = parser.parse_args()
-    if flags.page and flags.ops:
-        parser.error("--page is for all ops, and --ops names some; leave one of them out")
+    if flags.page and (flags.ops or flags.open):
+        parser.error("--page is for all ops with fixed sizes; leave out --ops and --open")
     harness.warm()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
 
     def each(outcome: engine.Outcome) -> None:
         what = kind(outcome)
         counts[outcome.case.op][what] += 1
-        if what not in COLUMNS:
+        if what not in COLUMNS or (flags.open and what != engine.PASSES):
             print(f"\n## {what}: {outcome.case.text[:1000]}\n{outcome.details[-2000:]}", flush=True)
 
     begin = time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     for number in range(flags.first, flags.first + flags.rounds):
-        run(list(cases(number, flags.ops)), each)
+        drawn = list(cases(number, flags.ops))
+        run(opened(drawn, number) if flags.open else drawn, each, together=flags.together)
         print(f"round {number}:", dict(sum(counts.values(), Counter())), flush=True)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = time.process_time() + children.ru_utime + children.ru_stime - begin

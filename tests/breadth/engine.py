@@ -6,6 +6,7 @@ C++ compiler run, about a second each. If a model fails, it is halved until the 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import importlib.util
@@ -16,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,40 @@ class Case:
 
     name: str = ""
     """The name of its only output."""
+    axes: Mapping[tuple[int, int], int] = dataclasses.field(default_factory=dict)
+    """Open dimensions, by operand and dimension, and which of the case's sizes they have."""
+    runs: tuple[tuple[int, ...], ...] = ((),)
+    """The open sizes in consecutive runs. The largest possible ones are those of the operands."""
+
+    @property
+    def largest(self) -> tuple[int, ...]:
+        """The largest open sizes."""
+        places = {size: place for place, size in self.axes.items()}
+        return tuple(self.operands[places[size][0]].value.shape[places[size][1]] for size in sorted(places))
+
+    def shape(self, operand: int) -> list[int | None]:
+        """Returns the shape of an operand, with None for open dimensions."""
+        sizes = enumerate(self.operands[operand].value.shape)
+        return [None if (operand, axis) in self.axes else size for axis, size in sizes]
+
+    def fed(self, run: int) -> Iterator[tuple[int, Array, Array]]:
+        """Yields each fed operand for a run: its number, what TensorFlow gets, and what compiled code gets.
+
+        The latter has NaN or other values that would show behind the end.
+        """
+        sizes = self.runs[run % len(self.runs)]
+        for number, operand in enumerate(self.operands):
+            whole = operand.value
+            if operand.fed:
+                part = whole[
+                    tuple(
+                        slice(sizes[self.axes[number, axis]] if (number, axis) in self.axes else None)
+                        for axis in range(whole.ndim)
+                    )
+                ]
+                behind = np.full_like(whole, _behind(whole.dtype, run))
+                behind[tuple(map(slice, part.shape))] = part
+                yield number, np.ascontiguousarray(part), behind
 
     @property
     def text(self) -> str:
@@ -80,7 +115,17 @@ class Case:
             few = not operand.fed and value.size <= 8
             what = f"{value.dtype}{value.tolist() if few else list(value.shape)}"
             shown.append(what if few else f"{'fed' if operand.fed else 'constant'} {what}")
-        return self.expression.format(*shown, n="")
+        places = [f", dimension {axis} of operand {number} open" for number, axis in self.axes]
+        return self.expression.format(*shown, n="") + "".join(places) + (f", sizes {self.runs}" if self.axes else "")
+
+
+def _behind(dtype: Any, run: int) -> Any:
+    """Returns what is behind the end of an operand."""
+    if dtype == np.bool_:
+        return run % 2 == 0
+    if dtypes.BY_NAME[str(dtype)].floating:
+        return (np.nan, 3e4, -np.inf)[run % 3]
+    return (np.iinfo(dtype).max, np.iinfo(dtype).min)[run % 2]
 
 
 PASSES = "passes"
@@ -144,8 +189,8 @@ def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
     for index, case in enumerate(cases):
         names = []
         for number, operand in enumerate(case.operands):
-            name, shape = f"x{index}_{number}", list(operand.value.shape)
-            bits = f'value("{operand.value.dtype}", {shape}, "{np.ascontiguousarray(operand.value).tobytes().hex()}")'
+            name, shape, whole = f"x{index}_{number}", case.shape(number), list(operand.value.shape)
+            bits = f'value("{operand.value.dtype}", {whole}, "{np.ascontiguousarray(operand.value).tobytes().hex()}")'
             if operand.fed:
                 specs.append(f'    tf.TensorSpec({shape}, "{operand.value.dtype}", "{name}"),')
                 golden.append(f'        "{name}": {bits},')
@@ -217,12 +262,13 @@ class Engine:
             kind, error = NO_REFERENCE, ""
             try:
                 with silent(folder / "log"):
-                    isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
+                    isolate.run_isolated(lambda: _reference(cases, folder), what="TensorFlow")
                     kind = BROKEN
-                    self._stages(folder)
+                    self._stages(cases, folder)
             except TfaotError as raised:
                 error = str(raised)
-                if kind == BROKEN and "model.py:" in error and "was killed" not in error and "exited with" not in error:
+                raw = "was killed|exited with" + (_RAW if any(case.axes for case in cases) else "")
+                if kind == BROKEN and "model.py:" in error and not re.search(raw, error):
                     kind = REFUSED
             except RuntimeError as raised:
                 error = str(raised)
@@ -248,14 +294,35 @@ class Engine:
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = Path(name)
             (folder / "model.py").write_text(model_text(cases)[0])
-            self._stages(folder)
+            self._stages(cases, folder)
             names = sorted(f"c{index}_0" for index in range(len(cases)))
             results_by_name = dict(zip(names, _load(folder / "ours"), strict=True))
             return [results_by_name[f"c{index}_0"] for index in range(len(cases))]
 
-    def _stages(self, folder: Path) -> None:
+    def _stages(self, cases: Sequence[Case], folder: Path) -> None:
         """Exports, compiles, renders, runs the C++ compiler, and runs the program, which writes results to `ours.npz`."""
-        isolate.run_isolated(lambda: harness.export_here(folder, "breadth::Model"), what="exporting model.py")
+        sizes = {f"n{index}_{own}": (n,) for index, case in enumerate(cases) for own, n in enumerate(case.largest)}
+        dims = {
+            f"x{index}_{number}": tuple(
+                f"n{index}_{case.axes[number, axis]}" if size is None else None
+                for axis, size in enumerate(case.shape(number))
+            )
+            for index, case in enumerate(cases)
+            for number in {operand for operand, _ in case.axes}
+        }
+        buckets = tuple(largest for (largest,) in sizes.values())
+        isolate.run_isolated(
+            lambda: harness.export_here(folder, "breadth::Model", dims=dims, sizes=sizes), what="exporting model.py"
+        )
+        manifest = self.library(folder, buckets)
+        isolate.run_isolated(lambda: _run_compiled(cases, folder, manifest), what="running the compiled model")
+
+    def library(self, folder: Path, buckets: tuple[int, ...] = ()) -> Manifest:
+        """Compiles, renders, and runs the C++ compiler: makes `model.so` of what the export stage wrote to a folder.
+
+        Raises:
+          TfaotError: a stage refuses the model.
+        """
         from tfaot.compile import compile as compiler
         from tfaot.render import render
 
@@ -266,6 +333,7 @@ class Engine:
                 config=str(folder / "config"),
                 sources=str(folder / "sources"),
                 cpu=(_CPU,),
+                buckets=buckets,
                 out_objects=(str(folder / "kernels.o"),),
                 out_constants=str(folder / "constants.o"),
                 out_header=str(folder / "executor.h"),
@@ -280,7 +348,7 @@ class Engine:
             render.Request(
                 manifest=str(folder / "manifest"),
                 header="model.h",
-                functions=(render.Compiled("", 0, (), "executor.h"),),
+                functions=(render.Compiled("", 0, buckets, "executor.h"),),
                 embed_variables=True,
                 flush_denormals=True,
                 out_header=str(folder / "model.h"),
@@ -303,8 +371,11 @@ class Engine:
                 *(*self._runtime, "-lm", "-Wl,--no-undefined", "-o", str(folder / "model.so")),
             ]
         )
-        isolate.run_isolated(lambda: _run_compiled(folder, manifest), what="running the compiled model")
+        return manifest
 
+
+_RAW = r"|_ARGUMENT: |INTERNAL: |RET_CHECK|Check failed|\.cc:\d"
+"""Parts of errors that aren't ours, besides those of processes that end."""
 
 _LINE = re.compile(r"model\.py(?::|\", line )(\d+)")
 """How our errors and Python's name a line of the model."""
@@ -357,11 +428,20 @@ def shim(manifest: Manifest) -> str:
     )
 
 
-def _run_compiled(folder: Path, manifest: Manifest) -> None:
-    from tfaot.core import drawn, safetensors
+def _run_compiled(cases: Sequence[Case], folder: Path, manifest: Manifest) -> None:
+    results = []
+    for run in range(_runs(cases)):
+        values = {f"x{index}_{number}": value for index, case in enumerate(cases) for number, _, value in case.fed(run)}
+        for index, case in enumerate(cases):
+            for own, size in enumerate(case.runs[run % len(case.runs)]):
+                values[f"n{index}_{own}"] = np.array(size, np.int32)
+        results += called(folder, manifest, values)
+    _save(folder / "ours", [(str(array.dtype), list(array.shape), array.tobytes()) for array in results])
 
+
+def called(folder: Path, manifest: Manifest, values: Mapping[str, Array]) -> list[Array]:
+    """Runs a new instance of the class in `model.so`. Returns its outputs."""
     (entry,) = manifest.entry_points
-    values = drawn.inputs(manifest, safetensors.read(str(folder / "golden_inputs")))
     library = ctypes.CDLL(str(folder / "model.so"))
     library.model_new.restype = library.model_data.restype = ctypes.c_void_p
     library.model_data.argtypes = [ctypes.c_void_p, ctypes.c_int]
@@ -370,7 +450,7 @@ def _run_compiled(folder: Path, manifest: Manifest) -> None:
     library.model_dim.restype = ctypes.c_longlong
     model = library.model_new()
     for index, tensor in enumerate(entry.inputs):
-        value = np.ascontiguousarray(values[f"step0/{tensor.cpp_name}"])
+        value = np.ascontiguousarray(values[tensor.cpp_name])
         ctypes.memmove(library.model_data(model, index), value.ctypes.data, value.nbytes)
     if not library.model_run(model):
         raise RuntimeError("Run() failed")
@@ -383,8 +463,12 @@ def _run_compiled(folder: Path, manifest: Manifest) -> None:
         dtype = dtypes.BY_NAME[output.dtype].numpy()
         count = int(np.prod(shape)) * dtype.itemsize
         data = ctypes.string_at(library.model_data(model, index), count) if count else b""
-        results.append((str(dtype), shape, data))
-    _save(folder / "ours", results)
+        results.append(np.frombuffer(data, dtype).reshape(shape))
+    return results
+
+
+def _runs(cases: Sequence[Case]) -> int:
+    return max(len(case.runs) for case in cases)
 
 
 _Stored = list[tuple[str, list[int], bytes]]
@@ -436,25 +520,38 @@ def _graph(folder: Path) -> tuple[list[Any], list[Array], dict[str, Any]]:
     sys.dont_write_bytecode = True
     spec.loader.exec_module(module)
     feeds = [*module.golden_fn(0, None).values()]
-    placeholders = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in feeds]
+    specs = module.model.input_signature
+    placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape) for spec in specs]
     return placeholders, feeds, module.model(*placeholders)
 
 
-def _reference(folder: Path) -> None:
-    """Computes the file itself in TensorFlow, so that the export's rewrites are also compared."""
+@contextlib.contextmanager
+def session(folder: Path) -> Iterator[tuple[Any, list[Any], dict[str, Any]]]:
+    """Yields a session with the file's graph, its placeholders, and its results."""
     import tensorflow as tf
 
     from tfaot.core.session import session_config
 
-    with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as session, session.graph.as_default():
-        placeholders, feeds, results = _graph(folder)
-        session.run(tf.compat.v1.global_variables_initializer())
-        values = session.run(results, dict(zip(placeholders, feeds, strict=True)))
-    # In the order of `tf.nest` for a dict, which is the order of the compiled model's outputs.
-    names = sorted(values)
-    arrays = [values[name] for name in names]
+    with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as made, made.graph.as_default():
+        placeholders, _, results = _graph(folder)
+        yield made, placeholders, results
+
+
+def _reference(cases: Sequence[Case], folder: Path) -> None:
+    """Computes the file itself in TensorFlow, so that the export's rewrites are also compared."""
+    import tensorflow as tf
+
+    with session(folder) as (running, placeholders, results):
+        # In the order of `tf.nest` for a dict, which is the order of the compiled model's outputs.
+        names = sorted(results)
+        initial = tf.compat.v1.global_variables_initializer()
+        arrays = []
+        for run in range(_runs(cases)):
+            running.run(initial)
+            feeds = [part for case in cases for _, part, _ in case.fed(run)]
+            arrays += running.run([results[name] for name in names], dict(zip(placeholders, feeds, strict=True)))
     _save(folder / "theirs", [(str(array.dtype), list(array.shape), array.tobytes()) for array in arrays])
-    (folder / "names").write_bytes(pickle.dumps(names))
+    (folder / "names").write_bytes(pickle.dumps(names * _runs(cases)))
 
 
 def _compared(cases: Sequence[Case], folder: Path) -> list[Outcome]:

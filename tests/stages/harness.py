@@ -168,7 +168,13 @@ def warm() -> None:
             loaded.get_template(name)
 
 
-def export_here(folder: Path, cpp_class: str) -> None:
+def export_here(
+    folder: Path,
+    cpp_class: str,
+    *,
+    dims: Mapping[str, tuple[int | str | None, ...]] | None = None,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
+) -> None:
     """Exports the `model.py` of a folder to it, in this process."""
     os.chdir(folder)
     sys.dont_write_bytecode = True
@@ -179,6 +185,8 @@ def export_here(folder: Path, cpp_class: str) -> None:
         Request(
             model=Model(model="model.py"),
             cpp_class=cpp_class,
+            dims=dict(dims or {}),
+            sizes=dict(sizes or {}),
             golden_steps=1,
             out_graph="graph",
             out_configs=("config",),
