@@ -104,7 +104,7 @@ class Case:
                 ]
                 behind = np.full_like(whole, _behind(whole.dtype, run))
                 behind[tuple(map(slice, part.shape))] = part
-                yield number, np.ascontiguousarray(part), behind
+                yield number, np.array(part), behind
 
     @property
     def text(self) -> str:

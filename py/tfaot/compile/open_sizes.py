@@ -15,6 +15,7 @@ from tfaot.xla.module import Module
 _FROM_AXIS: Mapping[str, int] = {
     "BatchToSpace": 0,
     "BatchToSpaceND": 0,
+    "Cholesky": -2,
     "Diag": 0,
     "InvertPermutation": 0,
     "MatrixDiag": 0,
@@ -64,6 +65,8 @@ def check(module: Module, graph: Callable[[], Any], sources: Mapping[str, str], 
                 axes = zip(operands[0], instruction.attributes.window.dimensions, strict=False)
                 least = 1 if op == "AvgPool" else 0  # what the export stage doesn't replace
                 miscounted = any(dynamic and axis.size > 1 and axis.stride > least for dynamic, axis in axes)
+            if instruction.opcode == "batch-norm-training":  # it scales the variance for the largest size
+                miscounted = any(operands[0])
             # XLA forgets sizes where it compiles a call. The export stage inlines those that it can.
             if instruction.opcode == "call":
                 pairs = zip(module.computations[instruction.called[0]].parameters, operands, strict=True)
