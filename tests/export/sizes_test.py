@@ -206,8 +206,8 @@ class SizesTest(StageTest):
         self.compile(exported, buckets=(5,))
 
     def test_stored(self) -> None:
-        """Protects inputs that cross the edge as other dtypes: the pass `padding` applies to them, also for a bucket of 1."""
-        for dtype in ("bfloat16", "complex64"):
+        """Protects inputs that cross the edge as other dtypes: they compile, also for a bucket of 1."""
+        for dtype, padded in (("bfloat16", 1), ("complex64", 0)):  # of pairs, the true size would be lost
             exported = self.export(
                 "import tensorflow as tf\n\n\ndef model(x):\n    return tf.square(x)\n",
                 dims={"x": ("n", "m")},
@@ -218,7 +218,7 @@ class SizesTest(StageTest):
                 self.compile(exported, buckets=buckets)
                 with open(exported.path("passes" + stem("", 0, buckets)), encoding="utf-8") as file:
                     passes = json.load(file)
-                    self.assertEqual((passes["padding"], passes["missed"]), (1, []), f"{dtype}, {buckets}")
+                    self.assertEqual((passes["padding"], len(passes["missed"])), (padded, 1 - padded), dtype)
 
     def test_several(self) -> None:
         """Protects models with several sizes: each input is cut to its own, and results are those of the model itself."""
