@@ -141,6 +141,8 @@ FULL = {
     "//examples/distributed:fc_4_aot": {"epilogues": 4, "row_fusion": 1, "column_reduction": 4, "elementwise_fusion": 4, "x86-64-v3": 16, "x86-64-v4": 16},
     "//examples/distributed:shard_map_2_aot": {"epilogues": 2, "row_fusion": 1, "column_reduction": 2, "elementwise_fusion": 2, "x86-64-v3": 13, "x86-64-v4": 13},
     "//examples/distributed:shard_map_4_aot": {"epilogues": 2, "row_fusion": 1, "column_reduction": 2, "elementwise_fusion": 2, "x86-64-v3": 13, "x86-64-v4": 13},
+    "//examples/jax:control_aot": {"mlp_fusion": 4, "x86-64-v3": 37, "x86-64-v4": 37},
+    "//examples/jax:decoder_aot": {"mlp_fusion": 3, "transpose_folding": 2, "row_fusion": 1, "row_sums": 1, "x86-64-v3": 14, "x86-64-v4": 14},
     "//examples/jax:diffrax_ode_aot": {"mlp_fusion": 6, "x86-64-v3": 60, "x86-64-v4": 60},
     "//examples/jax:flax_linen_aot": {"epilogues": 6, "transposes": 1, "elementwise_fusion": 12, "pack_loops": 6, "x86-64-v3": 72, "x86-64-v4": 72},
     "//examples/jax:flax_nnx_aot predict": {"x86-64-v3": 5, "x86-64-v4": 5},
