@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import unittest
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -289,10 +290,12 @@ class SizesTest(StageTest):
             "sizes": {"s": (4, 9), "t": (4, 9)},
         }
         start = "import tensorflow as tf\n\n\ndef model(a, b, m):\n    return "
+        self.compile(self.export(start + 'tf.einsum("bti,bsi,ij->btsj", a, b, m)\n', **given), buckets=(9, 4))
+        unproven = self.export(start + 'tf.einsum("bti,bsi,ij->btsj", a, b, m), a[:, :3]\n', **given)
         self.assert_error(
-            self.error_of(self.export, start + 'tf.einsum("bti,bsi,ij->btsj", a, b, m)\n', **given),
+            self.error_of(lambda: self.compile(unproven, buckets=(9, 4))),
             """
-            model.py: XLA can't compile Einsum of several sizes that differ from call to call
+            t::Model: XLA can't compile Einsum of several sizes that differ from call to call
 
                 Einsum 'einsum/Einsum_1' at model.py:5
 
@@ -300,8 +303,69 @@ class SizesTest(StageTest):
 sizes in dims
             """,
         )
-        exported = self.export(start + "tf.tensordot(a[:, :, None] * b[:, None], m, 1)\n", **given)
+        exported = self.export(start + "tf.tensordot(a[:, :, None] * b[:, None], m, 1), a[:, :3]\n", **given)
         self.compile(exported, buckets=(9, 4))
+
+    def one(self, result: str, *, sizes: Sequence[int] = (3, 8), width: int = 4) -> Exported:
+        """Exports a model of one input `x`, whose size is `n`."""
+        text = f"import tensorflow as tf\n\n\ndef model(x):\n    n = tf.shape(x)[1]\n    return {result}, x * 2\n"
+        return self.export(
+            text,
+            dims={"x": (2, "n", None)},
+            golden_steps=1,
+            signature={"x": f"float32[None, None, {width}]"},
+            sizes={"n": tuple(sizes)},
+        )
+
+    def test_refused_by_xla(self) -> None:
+        """Protects models that XLA refuses at sizes that are known only at run time, and a proof makes ordinary ones."""
+        for result, shape, bounded in (
+            ("tf.squeeze(x[:, :1])", (2, 4), False),
+            ("tf.broadcast_to(x[:, :1], [2, n, 4])", (2, 8, 4), True),
+            ("tf.linspace(0.0, 1.0, n)", (8,), True),
+            ("tf.pad(x, [[0, 0], [0, -n % 8], [0, 0]])", (2, 8, 4), False),
+            ("tf.pad(x, [[0, 0], [0, -n % 3], [0, 0]])", (2, 9, 4), True),
+            ("tf.pad(x, [[0, 0], [1, 1], [0, 0]], 'SYMMETRIC')", (2, 10, 4), True),
+            ("tf.split(x[:, :3], 3, 1)[1]", (2, 1, 4), False),
+            ("tf.range(n - 1, -1, -1)", (8,), True),
+            ("tf.linalg.diag_part(tf.matmul(x, x, transpose_b=True))", (2, 8), True),
+            ("tf.nn.conv1d(x, tf.ones([3, 4, 5]), 4, 'SAME')", (2, 2, 5), True),
+            ("x[:, 1::2]", (2, 4, 4), True),
+        ):
+            with self.subTest(result):
+                exported = self.one(result)
+                (entry,) = exported.manifest.entry_points
+                self.assertEqual((entry.outputs[0].shape, bool(entry.outputs[0].size)), (shape, bounded))
+                for bucket in (3, 8):
+                    self.compile(exported, buckets=(bucket,))
+
+    def test_constant_places(self) -> None:
+        """Protects from values behind the end: constant places along a size, and what TensorFlow refuses below it, are required."""
+        for result, texts in (
+            ("tf.gather(x, [5], axis=1)", ["n >= 6"]),
+            ("tf.gather_nd(x, [[0, 6], [1, 2]])", ["n >= 7"]),
+            ("tf.pad(x, [[0, 0], [3, 1], [0, 0]], 'REFLECT')", ["n >= 4"]),
+            ("tf.stack(tf.split(x[:, :4], 2, 1))", ["n >= 4"]),
+            ("tf.reshape(x, [2, -1, 8])", ["n >= 2", "n % 2 == 0"]),
+            ("tf.gather(x, tf.range(1), axis=1)", []),
+        ):
+            with self.subTest(result):
+                (entry,) = self.one(result).manifest.entry_points
+                self.assertEqual([own.text for own in entry.requirements], texts)
+
+    def test_advice(self) -> None:
+        """Protects users from XLA's internal text: what it can't compile has its line, and a way that works."""
+        result = "tf.scatter_nd(tf.range(n)[:, None], tf.transpose(x, [1, 0, 2]), [n, 2, 4])"
+        self.assert_error(
+            self.error_of(lambda: self.compile(self.one(result), buckets=(8,))),
+            """
+            t::Model: XLA can't compile ScatterNd of a size that differs from call to call
+
+                ScatterNd 'ScatterNd' at model.py:6
+
+              to do: take n out of sizes, and give each a number in dims; or do without this op
+            """,
+        )
 
     def test_finished_models(self) -> None:
         """Protects other ways in: models of both Kerases with their masks, a SavedModel, and a GraphDef, with two sizes each."""

@@ -317,7 +317,10 @@ OTHER_TESTS = {
         "list buckets in sizes whose largest ones fulfill it",
         "write the constraint in such a form, or compile for fixed sizes",
     ),
-    "tests/export/sizes_test.py": ("multiply by a matrix with tf.tensordot",),
+    "tests/export/sizes_test.py": (
+        "and give each a number in dims; or do without",
+        "multiply by a matrix with tf.tensordot",
+    ),
     "tests/export/sources/saved_model_test.py": (
         "check the files that it is made from",
         "if the file is in Git LFS",

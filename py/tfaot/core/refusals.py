@@ -97,6 +97,22 @@ def _two_open_sizes(message: str, request: Origin, what: str) -> TfaotError | No
     )
 
 
+def _open_size(message: str, request: Origin, what: str) -> TfaotError | None:
+    """Explains what XLA can't compile of a size that is known only at run time."""
+    names = dict.fromkeys(node.attr[OPEN_SIZE].s.decode() for _, node in _all_nodes(request) if OPEN_SIZE in node.attr)
+    if not names:
+        return None
+    sources, nodes = sources_of(request), {node.name: (prefix, node) for prefix, node in _all_nodes(request)}
+    named = [nodes[name] for name in _named(message) if name in nodes]
+    ops = listed(sorted({node.op for _, node in named})) or "an op"
+    return TfaotError(
+        f"{what}: XLA can't compile {ops} of a size that differs from call to call",
+        details="\n".join(place(*one, sources) for one in named) or without_trace(message),
+        do=f"take {' and '.join(names)} out of {caller.option('sizes')}, and give each a number in {caller.option('dims')}; or do "
+        "without this op",
+    )
+
+
 def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | None:
     if not re.search(r"requires a fixed (tensor list|stack) size", message):
         return None
@@ -199,6 +215,9 @@ def _by_op(texts: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {text}" if len(ops) > 1 else text for text, names in ops.items())
 
 
+OPEN_SIZE = "_tfaot_open_size"
+"""An attribute of nodes that cut an input to an open size, and that size's name."""
+
 _CAUSES = (
     _pivoting,
     _two_open_sizes,
@@ -208,6 +227,7 @@ _CAUSES = (
     _no_result,
     _unsupported_thunk,
     _wrong_flag,
+    _open_size,
 )
 """Known causes. Each returns an error, or None if the message is about something else."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import tempfile
@@ -16,6 +17,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.export import config as configs
 from tfaot.export import verdict
 from tfaot.export.rewrites import edges as conversions
+from tfaot.export.rewrites import open_size
 from tfaot.export.traced import Edge, Shape, shown
 from tfaot.graph import collectives, convolutions_3d, fourier, linear
 from tfaot.graph.calls import inline_calls
@@ -233,6 +235,8 @@ def _found(
             (tuple(size or 0 for size in _as_seen(result.shape, edge, stored)), result.bounded)
             for result, edge in zip(answer, edges, strict=True)
         ]
+    if draft.sizes and (shapes := _of_sizes(graph, edges, draft, stored)):
+        return shapes
     unknown = [edge for edge in edges if edge.shape is None or None in edge.shape]
     with tempfile.TemporaryDirectory() as folder:
         origin = _Origin(os.path.join(folder, "graph"), os.path.join(folder, "sources"))
@@ -248,6 +252,57 @@ def _found(
             ),
             do="make sizes depend only on constants and the inputs' shapes, not on values that are known later",
         )
+
+
+def _of_sizes(
+    graph: graph_pb2.GraphDef, edges: Sequence[Edge], draft: manifest.EntryPoint, stored: Callable[[str], str]
+) -> list[tuple[tuple[int, ...], bool]] | None:
+    """Returns the largest sizes that TensorFlow infers for a run's, and whether they differ; or None if it doesn't know them.
+
+    The compile stage can compile some models that XLA refuses, where a proof follows the sizes.
+    """
+    batch = draft.batch_sizes[-1] if draft.batch_sizes else 0
+    largest = draft.buckets[-1]
+    tried = [
+        {
+            *range(1, min(size, _EACH) + 1),
+            *range(size, max(size - _EACH, 0), -1),
+            *range(size, 0, -(size // _EACH or 1)),
+        }
+        for size in largest
+    ]
+    points = {largest, *zip(*(itertools.islice(itertools.cycle(sorted(own)), 4 * _EACH) for own in tried), strict=True)}
+    points |= {(*largest[:place], size, *largest[place + 1 :]) for place, own in enumerate(tried) for size in own}
+    shapes: list[list[tuple[int, ...]]] = []
+    for sizes in sorted(points):
+        fixed = {}
+        for tensor in draft.inputs:
+            index = draft.open_size(tensor)
+            node = tensor_name(tensor.name)[0]
+            if index is not None:
+                fixed[node] = sizes[index]
+        dims = {
+            tensor_name(tensor.name)[0]: {axis.dim: sizes[axis.size] for axis in tensor.axes}
+            | ({0: batch} if tensor.batched else {})
+            for tensor in draft.inputs
+        }
+        with tf.Graph().as_default() as imported:
+            try:
+                tf.import_graph_def(open_size.fixed(graph, fixed, dims), name="")
+            except ValueError:
+                continue  # the model isn't for these sizes
+            inferred = [imported.get_tensor_by_name(edge.name).shape for edge in edges]
+        if not all(shape.is_fully_defined() for shape in inferred):
+            return None
+        seen = (_as_seen((*shape.as_list(),), edge, stored) for shape, edge in zip(inferred, edges, strict=True))
+        shapes.append([tuple(size or 0 for size in shape) for shape in seen])
+    if not shapes:
+        return None
+    return [((*map(max, zip(*own, strict=True)),), len({*own}) > 1) for own in zip(*shapes, strict=True)]
+
+
+_EACH = 8
+"""How many of the smallest sizes, of the largest, and of those between are tried."""
 
 
 def _lowered(program: Program, what: str, sources: Mapping[str, str]) -> graph_pb2.GraphDef | None:

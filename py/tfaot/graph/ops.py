@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
+from tfaot.core.refusals import OPEN_SIZE as OPEN_SIZE
+
 IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 """Ops with one operand, which return it unchanged."""
 
@@ -18,8 +20,8 @@ SUMMED = "_tfaot_summed"
 ROUNDED = "_tfaot_rounded"
 """An attribute of constants whose values are rounded, so that they can be stored in the dtype that it names."""
 
-OPEN_SIZE = "_tfaot_open_size"
-"""An attribute of nodes that cut an input to an open size, and that size's name."""
+LEAST_SIZES = "_tfaot_least_sizes"
+"""An attribute of these nodes: the least size of each dimension; 1 where it isn't open."""
 
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""

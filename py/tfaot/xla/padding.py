@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fractions
 import itertools
 import math
 import operator
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,22 +28,49 @@ import numpy as np
 from tfaot.xla.module import Computation, Instruction, Module
 
 
+class _Unproven(Exception):
+    """A rule doesn't apply."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """A number of values: `(n + add) // divide` for a run of size n, or 0 if that is negative."""
+    """A number of values: `(n + add) // divide * times + plus` for a run of size n, or 0 if that is negative."""
 
     add: int = 0
     divide: int = 1
     size: int = 0
     """Which of the open sizes n is."""
+    times: int = 1
+    plus: int = 0
+    """0 if `times` is 1. Otherwise, `add` is less than `divide`, and not negative."""
 
     def then(self, add: int, divide: int = 1) -> Count:
         """Returns `(self + add) // divide`."""
-        return Count(self.add + self.divide * add, self.divide * divide, self.size)
+        plus = self.plus + add
+        if self.times % divide == 0:
+            return self._with(self.times // divide, plus // divide)
+        if divide % self.times:
+            raise _Unproven(DIFFERS)
+        one = self._with(1, plus // self.times)
+        return Count(one.add, one.divide * (divide // self.times), self.size)
+
+    def by(self, times: int) -> Count:
+        """Returns `self * times`."""
+        return self._with(self.times * times, self.plus * times)
+
+    def _with(self, times: int, plus: int) -> Count:
+        if times == 1:
+            return Count(self.add + self.divide * plus, self.divide, self.size)
+        whole, add = divmod(self.add, self.divide)
+        return Count(add, self.divide, self.size, times, plus + whole * times)
+
+    def is_multiple(self, of: int) -> bool:
+        """Returns whether it is a multiple of a number for all sizes."""
+        return self.times % of == self.plus % of == 0
 
     def of(self, size: int) -> int:
         """Returns the number for a size."""
-        return (size + self.add) // self.divide
+        return (size + self.add) // self.divide * self.times + self.plus
 
     @property
     def least(self) -> int:
@@ -64,15 +93,13 @@ class Axis:
     """What is behind them: a scalar; or None, for anything. Where all that is right of a row is NaN, the rest may be NaN, too."""
     outer: int = 1
     """How many times the dimension repeats it."""
-    inner: int = 1
-    """How many consecutive values of the dimension have the same place."""
     flipped: bool = False
     """Whether the right values are at the end, in reverse."""
 
     @property
     def whole(self) -> bool:
         """Whether it is the whole dimension."""
-        return self.outer == self.inner == 1
+        return self.outer == 1
 
     @property
     def plain(self) -> bool:
@@ -81,7 +108,7 @@ class Axis:
 
     def sizes(self) -> tuple[int, int]:
         """Returns the size of the dimension in both programs."""
-        return self.outer * self.extents[0] * self.inner, self.outer * self.extents[1] * self.inner
+        return self.outer * self.extents[0], self.outer * self.extents[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +160,13 @@ ENDS = "counts places from the end"
 
 
 def prove(
-    programs: tuple[Module, Module], sized: Mapping[int, Mapping[int, int]], sizes: Sequence[int], valid: bool
+    programs: tuple[Module, Module],
+    sized: Mapping[int, Mapping[int, int]],
+    sizes: Sequence[int],
+    valid: bool,
+    smallest: Sequence[int],
+    counts: Sequence[Mapping[int, Count]] = (),
+    ends: Mapping[str, Mapping[int, Count]] = types.MappingProxyType({}),
 ) -> list[tuple[Cause | None, dict[int, Count]]]:
     """Follows the sizes through a program.
 
@@ -142,6 +175,9 @@ def prove(
       sized: by the number of a parameter, its open dimensions, and which size each has.
       sizes: the numbers of the parameters that are the sizes of a run.
       valid: whether all windows with strides have padding `VALID`.
+      smallest: the least of each size.
+      counts: of the first results, how many values a run has of dimensions along which all are right.
+      ends: for nodes that pad or slice by a number that depends on a size, how many values a run has after that, by dimension.
 
     Returns:
       For each result, what ends the proof or None, and the number of right values by open dimension.
@@ -154,32 +190,39 @@ def prove(
         )
         parameters.append(Value(axes, counts=Count(size=sizes.index(number)) if number in sizes else None))
         buckets |= {axis.count.size: axis.extents for axis in axes if axis.count}
-    root = _Walk(programs, buckets, valid).run(programs[0].entry, programs[1].entry, parameters)
+    root = _Walk(programs, buckets, valid, smallest, ends).run(programs[0].entry, programs[1].entry, parameters)
     results = []
-    for value in root if isinstance(root, tuple) else (root,):
-        cause = value.cause
-        counts = {axis.dim: axis.count or _whole(axis, buckets) for axis in value.axes}
-        if cause is None and (None in counts.values() or not all(axis.plain for axis in value.axes)):
+    values = root if isinstance(root, tuple) else (root,)
+    for place, value in enumerate(values):
+        cause, of_model = value.cause, counts[place] if place < len(counts) else {}
+        of_run = {axis.dim: axis.count or _whole(axis, buckets, of_model.get(axis.dim)) for axis in value.axes}
+        if cause is None and (None in of_run.values() or not all(axis.plain for axis in value.axes)):
             cause = Cause("", "result", ENDS if any(axis.flipped for axis in value.axes) else DIFFERS)
-        results.append((cause, {dim: count for dim, count in counts.items() if count}))
+        results.append((cause, {dim: count for dim, count in of_run.items() if count}))
     return results
 
 
-def _whole(axis: Axis, buckets: Mapping[int, tuple[int, int]]) -> Count | None:
+def _whole(axis: Axis, buckets: Mapping[int, tuple[int, int]], of_model: Count | None) -> Count | None:
     """Returns how many values a run has of a dimension along which all are right."""
-    counts = (Count(axis.extents[0] - extents[0], size=size) for size, extents in buckets.items())
-    return next((count for count in counts if axis.extents[1] == count.of(buckets[count.size][1])), None)
-
-
-class _Unproven(Exception):
-    """A rule doesn't apply."""
+    counts = [Count(axis.extents[0] - extents[0], size=size) for size, extents in buckets.items()]
+    counts = [of_model] if of_model else counts
+    return next((count for count in counts if axis.extents == (*map(count.of, buckets[count.size]),)), None)
 
 
 class _Walk:
-    def __init__(self, programs: tuple[Module, Module], buckets: Mapping[int, tuple[int, int]], valid: bool) -> None:
+    def __init__(
+        self,
+        programs: tuple[Module, Module],
+        buckets: Mapping[int, tuple[int, int]],
+        valid: bool,
+        smallest: Sequence[int],
+        ends: Mapping[str, Mapping[int, Count]],
+    ) -> None:
         self._programs = programs
         self._buckets = buckets
         self._valid = valid
+        self._smallest = smallest
+        self._ends = ends
 
     def run(self, one: Computation, other: Computation, parameters: Sequence[Any]) -> Any:
         """Returns what is known of a computation's result."""
@@ -198,7 +241,11 @@ class _Walk:
                 values = [done[operand] for operand in operands]
                 done[pair] = (
                     self._result(
-                        _Step(a, b, values, (one, other), self._programs[0], self._buckets, self._valid), parameters
+                        _Step(
+                            *(a, b, values, (one, other), self._programs[0]),
+                            *(self._buckets, self._valid, self._smallest, self._ends),
+                        ),
+                        parameters,
                     )
                     if same
                     else _failed(a, DIFFERS)
@@ -365,6 +412,10 @@ class _Step:
     """The open sizes in both programs."""
     valid: bool
     """Whether windows with strides begin at the same places for all sizes."""
+    smallest: Sequence[int]
+    """The least of each size."""
+    ends: Mapping[str, Mapping[int, Count]]
+    """For nodes that pad or slice by a number that depends on a size, how many values a run has after that, by dimension."""
 
     def operation(self) -> str:
         """Returns the operation of a reduction, or an empty string if it isn't a single one."""
@@ -387,6 +438,26 @@ class _Step:
         if axis.count is None and count is not None and axis.extents == (*map(count.of, self.buckets[count.size]),):
             return dataclasses.replace(axis, count=count)
         return axis
+
+    def is_within(self, place: Value, axis: Axis) -> bool:
+        """Returns whether a place that is a number of values is one of an axis that is all right."""
+        count = place.counts
+        if count is None or axis.count is not None or not axis.plain or count.least < 0:
+            return False
+        return all(count.of(size) < of for size, of in zip(self.buckets[count.size], axis.extents, strict=True))
+
+    def is_part(self, end: Count, axis: Axis, limits: tuple[int, int]) -> bool:
+        """Returns whether the first values of an axis, which end at these limits, are right up to a number of values."""
+        count = axis.count
+        if (
+            count is None
+            or not axis.plain
+            or end.size != count.size
+            or limits != (*map(end.of, self.buckets[end.size]),)
+        ):
+            return False
+        sizes = range(self.smallest[end.size], self.buckets[end.size][0] + 1)
+        return all(max(end.of(size), 0) <= count.of(size) for size in sizes)
 
     def value(self, index: int) -> Value:
         value: Value = self.operands[index]
@@ -453,7 +524,7 @@ def _joined(axes: Sequence[Axis]) -> Axis:
       _Unproven: they are different.
     """
     counted = {axis.count for axis in axes if axis.count is not None}
-    if len(counted) > 1 or len({(axis.extents, axis.outer, axis.inner, axis.flipped) for axis in axes}) > 1:
+    if len(counted) > 1 or len({(axis.extents, axis.outer, axis.flipped) for axis in axes}) > 1:
         raise _Unproven("combines values of different sizes")
     return dataclasses.replace(axes[0], count=counted.pop() if counted else None, since=None, rest=None)
 
@@ -638,7 +709,13 @@ def _combined(
         return absorbing if any(rest is not None and bool(rest) == absorbing for rest in rests) else None
     # A softmax: nothing behind the end, unless all that is right is NaN.
     one, other = values[0], values[-1]
-    if len(values) < 2 or rests[0] is None or dim not in other.uniform or count is None or count.least < 1:
+    if (
+        len(values) < 2
+        or rests[0] is None
+        or dim not in other.uniform
+        or count is None
+        or count.of(step.smallest[count.size]) < 1
+    ):
         return None
     if op == "subtract" and rests[0] == -math.inf and other.reduced == ("maximum", step.one.operands[0], dim):
         return rests[0]
@@ -654,12 +731,14 @@ def _counts(op: str, values: Sequence[Value]) -> Count | None:
     if len(values) != 2:
         return None
     known = values[1].scalar
-    if count is None and op == "add":
+    if count is None and op in ("add", "multiply"):
         count, known = values[1].counts, values[0].scalar
     if count is None or known is None or known != int(known):
         return None
     if op in ("add", "subtract"):
         return count.then(int(known) if op == "add" else -int(known))
+    if op == "multiply":
+        return count.by(int(known)) if known > 0 else None
     return count.then(0, int(known)) if op == "divide" and known > 0 and count.least >= 0 else None
 
 
@@ -736,27 +815,13 @@ def _reshape(step: _Step) -> Value:
     value, before, after = step.value(0), step.shapes(0), (step.one.shape, step.other.shape)
     if value.axes and 0 in before[0]:
         raise _Unproven(UNKNOWN)
-    axes = []
-    for axis in value.axes:
-        strides = [math.prod(shape[axis.dim + 1 :]) * axis.inner for shape in before]
-        for dim in range(len(after[0])):
-            below = [math.prod(shape[dim + 1 :]) for shape in after]
-            if any(stride % size for stride, size in zip(strides, below, strict=True)):
-                continue
-            inner = {stride // size for stride, size in zip(strides, below, strict=True)}
-            parts = [extent * stride // size for extent, stride, size in zip(axis.extents, strides, below, strict=True)]
-            sizes = [shape[dim] for shape in after]
-            outer = {size // part if size % part == 0 else 0 for size, part in zip(sizes, parts, strict=True)}
-            if len(inner) == len(outer) == 1 and 0 not in outer | inner:
-                axes.append(dataclasses.replace(axis, dim=dim, inner=inner.pop(), outer=outer.pop()))
-                break
-        else:
-            raise _Unproven("reshapes the size away")
+    axes = [_reshaped(axis, before, after) for axis in value.axes]
     moved = {old.dim: new.dim for old, new in zip(value.axes, axes, strict=True)}
     kept = [size for size in before[0] if size != 1] == [size for size in after[0] if size != 1]
     index = None
     if kept and value.index is not None and (counted := value.at(value.index)):
         index = axes[value.axes.index(counted)].dim
+    rests = all(old.rest is None or new.rest is not None for old, new in zip(value.axes, axes, strict=True))
     return Value(
         tuple(axes),
         scalar=value.scalar,
@@ -765,8 +830,48 @@ def _reshape(step: _Step) -> Value:
         reduced=value.reduced if kept else None,
         positive=value.positive,
         most=value.most,
-        corners={frozenset(moved[dim] for dim in dims): rest for dims, rest in value.corners.items()},
+        corners={frozenset(moved[dim] for dim in dims): rest for dims, rest in value.corners.items()} if rests else {},
     )
+
+
+def _reshaped(axis: Axis, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> Axis:
+    """Returns where an axis is after a reshape: joined with dimensions after it, or a part of its places, rounded down.
+
+    A size of which a part would be left is an error in TensorFlow.
+    """
+    strides = [math.prod(shape[axis.dim + 1 :]) for shape in before]
+    for dim in range(len(after[0])):
+        below = [math.prod(shape[dim + 1 :]) for shape in after]
+        ratios = {fractions.Fraction(*pair) for pair in zip(strides, below, strict=True)} if all(below) else set()
+        if len(ratios) != 1:
+            continue
+        times, divide = ratios.pop().as_integer_ratio()
+        if (
+            1 not in (times, divide)
+            or (axis.flipped and times != divide)
+            or any(size % divide for size in axis.extents)
+        ):
+            continue
+        extents = axis.extents[0] * times // divide, axis.extents[1] * times // divide
+        outer = {
+            shape[dim] // size if size and shape[dim] % size == 0 else 0
+            for shape, size in zip(after, extents, strict=True)
+        }
+        if len(outer) != 1 or 0 in outer:
+            continue
+        ends = [end for end in (axis.count, axis.since) if end is not None]
+        exact = all(end.by(times).is_multiple(divide) for end in ends)
+        count, since = (None if end is None else end.by(times).then(0, divide) for end in (axis.count, axis.since))
+        return dataclasses.replace(
+            axis,
+            dim=dim,
+            extents=extents,
+            outer=outer.pop(),
+            count=count,
+            since=since if exact else None,
+            rest=axis.rest if exact else None,
+        )
+    raise _Unproven("reshapes the size away")
 
 
 _NEUTRAL: Mapping[str, Callable[[str], Any]] = {
@@ -990,12 +1095,16 @@ def _slice(step: _Step) -> Value:
             elif one.limit != other.limit:
                 raise _Unproven(ENDS)
             continue
-        least = 1 if axis.count is None else axis.count.least
+        least = 1 if axis.count is None else axis.count.of(step.smallest[axis.count.size])
         if not axis.whole or (axis.flipped and (one.start or one.stride > 1 or one.limit == other.limit)):
             raise _Unproven(ENDS)
         if one.limit == other.limit:
             if one.limit > least:
                 raise _Unproven("takes more values than the smallest size has")
+            continue
+        end = step.ends.get(step.one.attributes.metadata.op_name, {}).get(dim)
+        if end is not None and one.start == 0 and one.stride == 1 and step.is_part(end, axis, (one.limit, other.limit)):
+            axes.append(dataclasses.replace(axis, count=end, since=None, rest=None, extents=(one.limit, other.limit)))
             continue
         late = axis.extents[0] - one.limit
         if late != axis.extents[1] - other.limit or least < 0:
@@ -1020,15 +1129,31 @@ def _reverse(step: _Step) -> Value:
 
 def _pad(step: _Step) -> Value:
     value, padding = step.ended(0), step.value(1).scalar
-    config, axes = step.same("padding_config"), []
+    config, axes = step.one.attributes.padding_config, []
+    others = [*step.other.attributes.padding_config.dimensions]
+    late_counts = step.ends.get(step.one.attributes.metadata.op_name, {})
+    for dim, (edge, other_edge) in enumerate(zip(config.dimensions, others, strict=True)):
+        if edge != other_edge and (
+            dim not in late_counts
+            or (edge.edge_padding_low, edge.interior_padding)
+            != (other_edge.edge_padding_low, other_edge.interior_padding)
+        ):
+            raise _Unproven(DIFFERS)
     if step.value(1).axes:
         raise _Unproven(UNKNOWN)
-    late = [dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_high > 0]
+    late = [dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_high > 0 or dim in late_counts]
     if any(rest is None or padding is None or rest != padding for rest in _behind(value, late)):
         raise _Unproven(BEHIND)
     for axis in value.axes:
         edge = config.dimensions[axis.dim]
         low, high = edge.edge_padding_low, edge.edge_padding_high
+        if axis.dim in late_counts and axis.count is not None and axis.plain and not edge.interior_padding and low >= 0:
+            extents = axis.extents[0] + low + high, axis.extents[1] + low + others[axis.dim].edge_padding_high
+            count = late_counts[axis.dim]
+            if extents != (*map(count.of, step.buckets[count.size]),):
+                raise _Unproven(DIFFERS)
+            axes.append(dataclasses.replace(axis, count=count, since=None, rest=None, extents=extents))
+            continue
         if low == high == edge.interior_padding == 0:
             axes.append(dataclasses.replace(axis, rest=axis.rest))
             continue
@@ -1036,10 +1161,10 @@ def _pad(step: _Step) -> Value:
             raise _Unproven(UNKNOWN)
         if high > 0 and axis.count is None:
             raise _Unproven(BEHIND)
-        count = None if axis.count is None else axis.count.then(low + high)
+        longer = None if axis.count is None else axis.count.then(low + high)
         extents = axis.extents[0] + low + high, axis.extents[1] + low + high
         axes.append(
-            dataclasses.replace(axis, count=count, extents=extents, rest=axis.rest if high >= 0 and count else None)
+            dataclasses.replace(axis, count=longer, extents=extents, rest=axis.rest if high >= 0 and longer else None)
         )
     # Where padding is before or after other dimensions, it is also behind the end of an axis.
     padded = {dim for dim, edge in enumerate(config.dimensions) if edge.edge_padding_low or edge.edge_padding_high}
@@ -1091,7 +1216,7 @@ def _gather(step: _Step) -> Value:
             if (sizes[axis.dim], other[axis.dim]) != (shapes[0][axis.dim], shapes[1][axis.dim]):
                 raise _Unproven(ENDS)
             axes.append(dataclasses.replace(axis, dim=windows[axis.dim], rest=None))
-        elif axis.count is None or not axis.plain:
+        elif not axis.plain:
             raise _Unproven(UNKNOWN)
         # Else, the model takes one place. Indices behind the end are an error in TensorFlow.
     taken = [axis.count for axis in operand.axes if axis.dim in gone]
@@ -1120,7 +1245,7 @@ def _dynamic_slice(step: _Step) -> Value:
         if late == axis.extents[1] - cut[1] and axis.plain and axis.count is not None and axis.count.least >= late:
             # It begins at most `late` places after the first one.
             axes.append(dataclasses.replace(axis, count=axis.count.then(-late), since=None, rest=None, extents=cut))
-        elif sizes[axis.dim] != 1 or not _is_within(place, axis):
+        elif sizes[axis.dim] != 1 or not (_is_within(place, axis) or step.is_within(place, axis)):
             raise _Unproven(ENDS)
     return Value(tuple(axes), positive=value.positive)
 

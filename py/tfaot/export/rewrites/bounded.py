@@ -5,6 +5,7 @@ XLA has memory for the largest size, and counts how much of it is used. It misco
 - Cumulative sums, products, and logarithms along such an axis, which are windows with padding.
 - Slices that count from the end, or that begin after it: `x[:, -1]`, `x[:, :-2]`, `x[:, 1:n]`.
 - `OnesLike`, which has the largest size.
+- `Range` of a first number that isn't known, and mirrors and diagonals of such an axis.
 - `AvgPool` with padding `SAME` at every value, which divides by the size of windows in the largest image.
 
 All of these are ops that TensorFlow computes in the same way at any size. What has no such form is refused by
@@ -197,16 +198,16 @@ def _slice(operation: Any) -> Build | None:
                         else tf.where(last < 0, last + size, last)
                     )
                     values = _start(values, axis, tf.clip_by_value(last, 0, size))
-                if cut.first:
-                    first = tf.maximum(size + cut.first, 0) if cut.first < 0 else tf.constant(cut.first)
-                    values = _after(values, axis, first)
+                if cut.first or abs(cut.step) > 1:
+                    first = tf.maximum(size + cut.first, 0) if cut.first < 0 else cut.first
+                    values = _after(values, axis, first, abs(cut.step))
         for cut in cuts:
             if cut.kind == "new":
                 rest.append(None)
             elif cut.kind == "index":
                 rest.append(0 if cut.open else cut.first)
             elif cut.open:
-                rest.append(slice(None, None, abs(cut.step)))
+                rest.append(slice(None))
             else:
                 rest.append(_plain(cut))
         return values[tuple(rest)]
@@ -228,9 +229,13 @@ def _start(values: Any, axis: int, size: Any) -> Any:
     return values[tuple(index)]
 
 
-def _after(values: Any, axis: int, first: Any) -> Any:
-    """Returns the values along an axis from one on."""
-    kept = tf.maximum(tf.shape(values)[axis] - first, 0)
+def _after(values: Any, axis: int, first: Any, step: int = 1) -> Any:
+    """Returns every value, or some, along an axis from one on."""
+    size = tf.shape(values)[axis]
+    kept = tf.maximum(size - first, 0)
+    if isinstance(first, int) or step > 1:
+        count = tf.raw_ops.Div(x=kept + (step - 1), y=step) if step > 1 else kept
+        return tf.gather(values, tf.range(size)[:count] * step + first, axis=axis)
     return tf.reverse(_start(tf.reverse(values, [axis]), axis, kept), [axis])
 
 
@@ -382,12 +387,86 @@ def _reversed_sequence(operation: Any) -> Build | None:
     return build
 
 
+def _mirrored(operation: Any) -> Build | None:
+    """Gathers what a mirror shows."""
+    shape, pads = operation.inputs[0].shape, tensor_util.constant_value(operation.inputs[1])
+    if shape.rank is None or pads is None:
+        return None
+    edge = int(operation.get_attr("mode") == b"SYMMETRIC")
+    places = [(axis, low, high) for axis, (low, high) in enumerate(pads.tolist()) if low or high]
+    if all(shape[axis] is not None for axis, _, _ in places):
+        return None
+
+    def build(values: Any, _: Any) -> Any:
+        for axis, low, high in places:
+            size = tf.shape(values)[axis]
+            index = tf.range(size + (low + high)) - low
+            index = tf.where(index < 0, -index - edge, index)
+            index = tf.where(index < size, index, 2 * (size - 1) + edge - index)
+            values = tf.gather(values, index, axis=axis)
+        return values
+
+    return build
+
+
+def _diagonal(operation: Any) -> Build | None:
+    """Takes or makes a matrix's main diagonal with a comparison of rows and columns."""
+    shape, takes = operation.inputs[0].shape, operation.type.startswith("MatrixDiagPart")
+    offset = 0 if operation.type == "MatrixDiag" else tensor_util.constant_value(operation.inputs[1])
+    sizes = [-1] if takes or operation.type == "MatrixDiag" else map(tensor_util.constant_value, operation.inputs[2:4])
+    if (
+        offset is None
+        or np.any(offset)
+        or any(size != -1 for size in sizes)
+        or shape.rank is None
+        or None not in shape[-2 if takes else -1 :]
+    ):
+        return None
+    dtype = operation.inputs[0].dtype
+
+    def build(values: Any, *options: Any) -> Any:
+        size = tf.shape(values)[-1]
+        sizes = [tf.shape(values)[-2] if takes else size, size]
+        same = tf.equal(tf.range(sizes[0])[:, None], tf.range(sizes[1]))
+        if not takes:
+            return tf.where(same, values[..., None], tf.zeros([], dtype) if len(options) < 4 else options[3])
+        if dtype == tf.bool:
+            rows = tf.reduce_any(same & values, -1)
+        else:
+            rows = tf.reduce_sum(tf.where(same, values, tf.zeros([], dtype)), -1)
+        return rows[..., : tf.minimum(sizes[0], sizes[1])]
+
+    return build
+
+
+def _range(operation: Any) -> Build | None:
+    """Counts from 0. XLA counts from the bound of the first number."""
+    first, last, step = map(tensor_util.constant_value, operation.inputs)
+    dtype = operation.inputs[0].dtype
+    if (first is not None and last is not None) or step is None or not dtype.is_integer or (first == 0 and step == 1):
+        return None
+
+    def build(first: Any, last: Any, _: Any) -> Any:
+        size = tf.maximum(last - first if step > 0 else first - last, 0)
+        size = size if abs(step) == 1 else tf.raw_ops.Div(x=size + (abs(step) - 1), y=abs(step))
+        return first + tf.range(size) * step
+
+    return build
+
+
 _BUILDERS: Mapping[str, Callable[[Any], Build | None]] = {
     "AvgPool": _average,
     "Cumprod": _cumulative,
     "Cumsum": _cumulative,
     "CumulativeLogsumexp": _cumulative,
+    "MatrixDiag": _diagonal,
+    "MatrixDiagPartV2": _diagonal,
+    "MatrixDiagPartV3": _diagonal,
+    "MatrixDiagV2": _diagonal,
+    "MatrixDiagV3": _diagonal,
+    "MirrorPad": _mirrored,
     "OnesLike": _ones,
+    "Range": _range,
     "ReverseSequence": _reversed_sequence,
     "Roll": _roll,
     "Slice": _part,

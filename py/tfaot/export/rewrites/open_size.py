@@ -18,7 +18,7 @@ from tfaot.core.manifest import Axis, Requirement
 from tfaot.export.traced import Dims, Edge, Function, shown
 from tfaot.graph.attributes import attribute, type_attribute
 from tfaot.graph.names import take, tensor_name
-from tfaot.graph.ops import OPEN_SIZE
+from tfaot.graph.ops import LEAST_SIZES, OPEN_SIZE
 
 
 def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], what: str) -> Function:
@@ -61,6 +61,12 @@ def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], w
     graph.CopyFrom(function.graph)
     taken = {node.name for node in graph.node}
     sources = dict(function.sources)
+    least = {
+        name: -own.constant
+        for own in function.requirements
+        for name, factor in own.factors.items()
+        if factor == 1 and sum(map(abs, own.factors.values())) == 1 and not own.equal and not own.modulus
+    }
     placeholders = {name: take(name, taken) for name in sizes}
     added = [node_def_pb2.NodeDef(name=name, op="Placeholder") for name in placeholders.values()]
     for placeholder in added:
@@ -71,6 +77,8 @@ def opened(function: Function, dims: Dims, sizes: Mapping[str, Sequence[int]], w
         if axes := named[edge.name]:
             node = tensor_name(edge.name)[0]
             nodes = _cut(edge, {dim: placeholders[name] for dim, name in axes.items()}, taken)
+            lowest = [least.get(axes.get(dim, ""), 1) for dim in range(len(edge.shape or ()))]
+            nodes[-1].attr[LEAST_SIZES].CopyFrom(attribute(lowest))
             added += nodes
             cut[node] = nodes[-1].name
             sources |= {made.name: edge.source for made in nodes if edge.source}

@@ -19,6 +19,9 @@ from tfaot.graph.attributes import (
 )
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
+from tfaot.xla.padding import Count
+
+_INT32 = np.dtype("int32")
 
 
 class Masked(Numbered):
@@ -38,9 +41,73 @@ class Masked(Numbered):
             last = self.count(node, late[axis].then(-1))
             indices = self._add(node, "Sub", last, places, T=int32)
             indices = self._add(node, "Maximum", indices, self._constant(node, np.array(0, np.int32)), T=int32)
-            types = {"Tparams": type_attribute(node.attr["T"].type), "Tindices": int32, "Taxis": int32, "batch_dims": 0}
-            operands = [node.input[0], indices, self._constant(node, np.array(axis, np.int32))]
-            self.work.become(node, "GatherV2", operands, **types)
+            operands = self._taken(node, node.input[0], indices, axis)
+            self.work.become(node, "GatherV2", operands, **self._taking(node))
+
+    def join(self) -> None:
+        """Takes the values of a run from what is joined or repeated along its size, so that they come first."""
+        for node in [*self._nodes.values()]:
+            if node.op not in ("ConcatV2", "Tile") or f"{node.name}:0" in self._forms:
+                continue
+            parts = self._data(node)[:-1]
+            number = constant_of(self._nodes, self._data(node)[-1], self.work.feeds)
+            total, opened = self._open(node.name), [self._open(part) for part in parts]
+            rank = self._rank(node.name)
+            if number is None or not rank or number.size != (rank if node.op == "Tile" else 1):
+                continue
+            if node.op == "Tile":
+                axes = [axis for axis, times in enumerate(number) if times > 1 and axis in opened[0]]
+                if len(axes) == 1 and axes[0] in total and {*number.tolist()} == {1, int(number[axes[0]])}:
+                    places = self._along(node, axes[0], total[axes[0]])
+                    size = self._add(
+                        node, "Maximum", self.count(node, opened[0][axes[0]]), self._number(node, 1), T=_INT32
+                    )
+                    places = self._add(node, "FloorMod", places, size, T=_INT32)
+                    operands = self._taken(node, parts[0], places, axes[0])
+                    self.work.become(node, "GatherV2", operands, **self._taking(node))
+                continue
+            axis = int(number.item()) % rank
+            if axis not in total or not any(axis in counts for counts in opened[:-1]):
+                continue
+            places, first = self._along(node, axis, total[axis]), self._number(node, 0)
+            parts_of_run: list[tuple[str, str]] = []
+            for part, counts in zip(parts, opened, strict=True):
+                whole = (self._tensors[port_of(part)].shape or ())[axis] or 0
+                size = self.count(node, counts[axis]) if axis in counts else self._number(node, whole)
+                place = self._add(node, "Sub", places, first, T=_INT32)
+                place = self._add(
+                    node, "Minimum", place, self._add(node, "Sub", size, self._number(node, 1), T=_INT32), T=_INT32
+                )
+                place = self._add(node, "Maximum", place, self._number(node, 0), T=_INT32)
+                first = self._add(node, "AddV2", first, size, T=_INT32)
+                shape = self._constant(node, np.array([-1 if dim == axis else 1 for dim in range(rank)], np.int32))
+                before = self._add(node, "Less", places, first, T=_INT32)
+                before = self._add(node, "Reshape", before, shape, T=np.dtype("bool"), Tshape=_INT32)
+                gathered = self._add(node, "GatherV2", *self._taken(node, part, place, axis), **self._taking(node))
+                parts_of_run.append((before, gathered))
+            result = parts_of_run[-1][1]
+            for before, gathered in reversed(parts_of_run[1:-1]):
+                result = self._add(node, "SelectV2", before, gathered, result, T=node.attr["T"])
+            self.work.become(node, "SelectV2", [*parts_of_run[0], result], T=node.attr["T"])
+
+    def _number(self, node: node_def_pb2.NodeDef, value: int) -> str:
+        return self._constant(node, np.array(value, np.int32))
+
+    def _along(self, node: node_def_pb2.NodeDef, axis: int, count: Count) -> str:
+        """Returns the places along a dimension of a node's result."""
+        size = (self._tensors[f"{node.name}:0"].shape or ())[axis] or 0
+        places = self._constant(node, np.arange(size, dtype=np.int32))
+        self._places[places] = (0, count)
+        return places
+
+    def _taken(self, node: node_def_pb2.NodeDef, tensor: str, places: str, axis: int) -> list[str]:
+        """Returns the operands of an op that takes values at some places of a tensor."""
+        return [tensor, places, self._number(node, axis)]
+
+    def _taking(self, node: node_def_pb2.NodeDef) -> dict[str, object]:
+        """Returns the attributes of such an op, for a node's dtype."""
+        dtype = type_attribute(node.attr["T"].type)
+        return {"Tparams": dtype, "Tindices": _INT32, "Taxis": _INT32, "batch_dims": 0}
 
     def mask(self) -> None:
         """Masks operands of operations that combine values along the size."""
@@ -209,7 +276,9 @@ class Masked(Numbered):
         """Gives what is behind the end the value of the padding that follows it."""
         pads = constant_of(self._nodes, node.input[1], self.work.feeds)
         value = constant_of(self._nodes, node.input[2], self.work.feeds) if node.op == "PadV2" else np.array(0)
-        if pads is not None and value is not None:
+        if value is not None and node.name in self._ends:
+            self.masked(node, 0, range(self._rank(node.input[0])), value.item())
+        elif pads is not None and value is not None:
             self.masked(node, 0, [axis for axis, (_, high) in enumerate(pads) if high > 0], value.item())
 
     def softmax(self, node: node_def_pb2.NodeDef) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from tfaot.xla.padding import DIFFERS, Count, is_prefix
 class Numbered(Sized):
     """Its numbers are those of a run."""
 
+    _run: Callable[[Sequence[str], Sequence[int]], list[Any]]
+    """Computes tensors that are made from shapes, for some sizes."""
+
     def number(self) -> None:
         """Replaces numbers that the program computes with, and makes from shapes, by those of the run's sizes.
 
@@ -33,6 +36,7 @@ class Numbered(Sized):
         """
         made = self._from_shapes()
         varying = [name for name, varies in made.items() if varies]
+        self._check(made)
         self._bodies()
         if not varying:
             return
@@ -48,9 +52,11 @@ class Numbered(Sized):
                 if not operand.startswith("^") and port_of(operand) in self._forms:
                     node.input[index] = self._used(node, node.op, index, operand)
         for fetch in self.work.fetches:
-            form = self._forms.get(port_of(fetch))
+            form, node = self._forms.get(port_of(fetch)), self._nodes[tensor_name(fetch)[0]]
             if form is not None and not form.kept and not is_size(fetch, self._nodes):
-                raise Unproven(tensor_name(fetch)[0], f"{self._nodes[tensor_name(fetch)[0]].op} {DIFFERS}")
+                if node.op not in IDENTITIES or port_of(node.input[0]) not in self._forms:
+                    raise Unproven(node.name, f"{node.op} {DIFFERS}")
+                node.input[0] = self._computed(node, port_of(node.input[0]))
 
     def _shown(self, name: str, tensor: str) -> None:
         """Checks that a tensor's shape has one form for all sizes.
@@ -92,16 +98,18 @@ class Numbered(Sized):
 
     def _formed(self, made: Mapping[str, bool], tensors: Sequence[str]) -> dict[str, Form]:
         """Finds out what tensors that are made from shapes are for all sizes."""
-        run = self._evaluation(made)
+        run = self._run = self._evaluation(made)
         wholes = dict(zip(tensors, run(tensors, self._buckets), strict=True))
         forms = {}
         for large in (False, True):
             chosen = [tensor for tensor, whole in wholes.items() if (whole.size > _SMALL) == large]
             points = self._all(few=large and sum(wholes[tensor].size for tensor in chosen) > _SMALL * _SMALL)
+            points += self._larger() if not large else []
             kept, series = dict.fromkeys(chosen, True), {tensor: list[Any]() for tensor in chosen}
             for sizes in points if chosen else ():
                 for tensor, value in zip(chosen, run(chosen, sizes), strict=True):
-                    kept[tensor] &= is_prefix(value, wholes[tensor])
+                    if all(size <= bucket for size, bucket in zip(sizes, self._buckets, strict=True)):
+                        kept[tensor] &= is_prefix(value, wholes[tensor])
                     if value.shape == wholes[tensor].shape and value.size <= _SMALL:
                         series[tensor].append(value.reshape(-1))
             for tensor in chosen:
@@ -133,6 +141,10 @@ class Numbered(Sized):
             points |= {tuple(int(rng.choice(sizes)) for sizes in of_each) for _ in range(_POINTS)}
         return sorted(points)
 
+    def _larger(self) -> list[tuple[int, ...]]:
+        """Returns sizes above small buckets, with which numbers have one form."""
+        return [tuple(size + more for size in self._buckets) for more in range(1, _FORM + 1 - min(self._buckets))]
+
     def _element(self, points: Sequence[Sequence[int]], values: Sequence[int]) -> Count | int | None:
         return values[0] if len({*values}) == 1 else self._fitting(points, values)
 
@@ -147,6 +159,8 @@ class Numbered(Sized):
             return tensor
         if index in (range(64) if op in _ANY else _NUMBERS.get(op, ())):
             return self._computed(node, port_of(tensor))
+        if op in ("Pad", "PadV2") and index == 1 and self._pads(node):
+            return tensor
         if form.elements is None:
             name = tensor_name(tensor)[0]
             raise Unproven(name, f"{self._nodes[name].op} {DIFFERS}")
@@ -178,17 +192,70 @@ class Numbered(Sized):
                 number = self._total(node, source.input[0])
                 self._settled[tensor] = self._add(node, "Cast", number, SrcT=int32, DstT=form.dtype, Truncate=False)
                 return self._settled[tensor]
-            if source.op in SHAPES:
-                raise Unproven(name, f"{source.op} {DIFFERS}")
-            operands = [
-                self._used(node, source.op, index, operand) if port_of(operand) in self._forms else operand
-                for index, operand in enumerate(self._data(source))
-            ]
-            if operands == self._data(source):  # it would still be computed for the bucket
-                raise Unproven(name, f"{source.op} {DIFFERS}")
-            copy = self._add(node, source.op, *operands, **source.attr)
-            self._settled |= {result: copy + result[len(name) :] for result in self._results(name, self._tensors)}
+            try:
+                self._copied(node, source)
+            except Unproven:
+                if not self._listed(node, tensor):
+                    raise
         return self._settled[tensor]
+
+    def _copied(self, node: node_def_pb2.NodeDef, source: node_def_pb2.NodeDef) -> None:
+        """Computes the results of a node that is made from shapes for a run.
+
+        Raises:
+          Unproven: one of its operands must be known before.
+        """
+        if source.op in SHAPES:
+            raise Unproven(source.name, f"{source.op} {DIFFERS}")
+        operands = [
+            self._used(node, source.op, index, operand) if port_of(operand) in self._forms else operand
+            for index, operand in enumerate(self._data(source))
+        ]
+        if operands == self._data(source):  # it would still be computed for the bucket
+            raise Unproven(source.name, f"{source.op} {DIFFERS}")
+        copy = self._add(node, source.op, *operands, **source.attr)
+        results = self._results(source.name, self._tensors)
+        self._settled |= {result: copy + result[len(source.name) :] for result in results}
+
+    def _listed(self, node: node_def_pb2.NodeDef, tensor: str) -> bool:
+        """Takes a tensor that is made from shapes from a table of its values for all sizes. Returns whether that is small."""
+        form, run, int32 = self._forms[tensor], self._run, np.dtype("int32")
+        if len(self._buckets) > 1 or math.prod((*self._buckets, *form.shape)) > _TABLE or form.dtype.kind not in "biuf":
+            return False
+
+        def table(bucket: int) -> Any:
+            values = [run([tensor], (size,))[0] for size in range(1, bucket + 1)]
+            rows = np.zeros((bucket, *map(max, zip(*(value.shape for value in values), strict=True))), form.dtype)
+            for place, value in enumerate(values):
+                part: Any = (place, *map(slice, value.shape))
+                rows[part] = value
+            return rows
+
+        rows = table(*self._buckets)
+        if rows.shape[1:] != form.shape:
+            return False
+        constant = self._constant(node, rows)
+        self._tables[constant] = table
+        place, axis = self.count(node, Count(-1)), self._constant(node, np.array(0, np.int32))
+        types = {"Tparams": form.dtype, "Tindices": int32, "Taxis": int32, "batch_dims": 0}
+        self._settled[tensor] = self._add(node, "GatherV2", constant, place, axis, **types)
+        return True
+
+    def _pads(self, node: node_def_pb2.NodeDef) -> bool:
+        """Returns whether a run has a number of values after padding that follows its size, and notes it."""
+        points = self._all(few=True) + self._larger()
+        pads = [self._run([port_of(node.input[1])], sizes)[0] for sizes in points]
+        counts = dict[int, Count]()
+        for axis, (low, high) in enumerate(np.stack(pads, -1).tolist()):
+            if len({*low}) == len({*high}) == 1:
+                continue
+            before = [self._shape_at(node.input[0], sizes)[axis] for sizes in points]
+            count = self._fitting(points, [sum(parts) for parts in zip(before, low, high, strict=True)])
+            if count is None or len({*low}) > 1:
+                return False
+            counts[axis] = count
+        self._ends[node.name] = counts
+        return True
 
     def _total(self, node: node_def_pb2.NodeDef, tensor: str) -> str:
         """Returns how many values a tensor has in a run."""
@@ -206,6 +273,10 @@ def is_size(fetch: str, nodes: Mapping[str, node_def_pb2.NodeDef]) -> bool:
     return nodes[name].op == "Shape" and name.endswith("/size")
 
 
+_FORM = 24
+"""How many sizes a form must be for, at least."""
+_TABLE = 1 << 16
+"""How many values a table of a tensor for all sizes has at most."""
 _SMALL = 64
 """How many values a tensor has that can be a shape."""
 _POINTS = 2048

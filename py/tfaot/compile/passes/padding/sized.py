@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -20,9 +21,9 @@ from tfaot.graph.attributes import (
 )
 from tfaot.graph.edits import replace
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import IDENTITIES, has_effects
+from tfaot.graph.ops import IDENTITIES, LEAST_SIZES, has_effects
 from tfaot.graph.program import Program, Tensor
-from tfaot.xla.padding import Count
+from tfaot.xla.padding import DIFFERS, Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,13 +51,13 @@ class Unproven(Exception):
 class Sized:
     """A copy of a program, whose inputs aren't cut."""
 
-    def __init__(self, program: Program, cuts: Sequence[node_def_pb2.NodeDef], smaller: bool) -> None:
+    def __init__(self, program: Program, cuts: Sequence[node_def_pb2.NodeDef], other: str) -> None:
         self.work = Program(graph_pb2.GraphDef(), program.feeds, program.fetches)
         self.work.graph.CopyFrom(program.graph)
         nodes = program.nodes()
         self._inputs: dict[str, dict[int, int]] = {}
         """By feed, the dimensions that have a size, and which one."""
-        sizes = dict[str, int]()
+        sizes, smallest = dict[str, int](), dict[str, int]()
         self._sizes: list[str] = []
         for cut in cuts:
             ends = nodes[tensor_name(cut.input[2])[0]].input
@@ -66,10 +67,12 @@ class Sized:
             self._inputs[feed] = {}
             for axis in (axis for axis in range(len(ends)) if not mask >> axis & 1):
                 sizes.setdefault(ends[axis], shape[axis] or 0)
+                smallest[ends[axis]] = cut.attr[LEAST_SIZES].list.i[axis] if LEAST_SIZES in cut.attr else 1
                 self._inputs[feed][axis] = [*sizes].index(ends[axis])
         self._sizes = [*sizes]
         self._buckets = (*sizes.values(),)
-        self._others = _others(self._buckets, smaller)
+        self._smallest = (*map(smallest.__getitem__, sizes),)
+        self._others = _others(self._buckets, other)
         self._opened: dict[str, dict[int, Count]] = {}
         self._sized: dict[tuple[int, ...], dict[str, Tensor]] = {}
         self._forms: dict[str, Form] = {}
@@ -78,6 +81,10 @@ class Sized:
         """Their values for a run, which the program computes."""
         self._places: dict[str, tuple[int, Count]] = {}
         """Constants that count places along a dimension: the dimension and its size, by name."""
+        self._ends: dict[str, dict[int, Count]] = {}
+        """Nodes that pad or slice by a number that depends on a size, and how many values a run has after that."""
+        self._tables: dict[str, Callable[[int], Any]] = {}
+        """Constants that have a row for each size: what makes them for a bucket, by name."""
         sources = {cut.name: cut.input[0] for cut in cuts}
         for node in self.work.graph.node:
             for index, operand in enumerate(node.input):
@@ -137,6 +144,8 @@ class Sized:
                 axis, count = self._places[node.name]
                 places[axis] = max(count.of(sizes[count.size]), 0)
                 node.attr["value"].CopyFrom(attribute(np.arange(math.prod(places), dtype=np.int32).reshape(places)))
+            if node.name in self._tables:
+                node.attr["value"].CopyFrom(attribute(self._tables[node.name](sizes[0])))
         return program
 
     def _open(self, tensor: str) -> dict[int, Count]:
@@ -156,19 +165,51 @@ class Sized:
             if late:
                 counts[axis] = late[0]
                 continue
-            points = self._points()
-            results = [(self._shapes(sizes)[port_of(tensor)].shape or ())[axis] or 0 for sizes in points]
-            if (count := self._fitting(points, results)) is not None:
+            results = dict[tuple[int, ...], int]()
+            for sizes in self._points():
+                with contextlib.suppress(Unproven):  # the model isn't for these sizes
+                    results[sizes] = (self._shapes(sizes)[port_of(tensor)].shape or ())[axis] or 0
+            if (count := self._fitting([*results], [*results.values()])) is not None:
                 counts[axis] = count
         return counts
+
+    def _check(self, made: Mapping[str, bool]) -> None:
+        """Checks that small sizes have shapes of the same form, except of what is made from shapes alone.
+
+        Raises:
+          Unproven: one has another one.
+        """
+        shapes, others = self._shapes(self._buckets), self._shapes(self._others)
+        for sizes in self._small():
+            try:
+                small = self._shapes(sizes)
+            except Unproven:  # the model isn't for this size
+                continue
+            for node in self._nodes.values():
+                for tensor in self._results(node.name, shapes) if node.name not in made else ():
+                    shape, counts = complete(small[tensor].shape), self._open(tensor)
+                    if shape is None:
+                        continue
+                    both = (of[tensor].shape or () for of in (shapes, others))
+                    sides = zip(shape, self._shape_at(tensor, sizes), *both, strict=False)
+                    for axis, (size, expected, one, other) in enumerate(sides):
+                        if size != expected and (axis in counts or one == other):
+                            raise Unproven(node.name, f"{node.op} {DIFFERS}")
+
+    def _small(self) -> list[tuple[int, ...]]:
+        """Returns small sizes, at which a number may have another form."""
+        pairs = [*zip(self._buckets, self._smallest, strict=True)]
+        return [tuple(max(min(size // 2, most), least) for size, least in pairs) for most in (1 << 30, 3, 1)]
 
     def _points(self) -> list[tuple[int, ...]]:
         """Returns sizes that show which one a number depends on, and how."""
         sign = 1 if self._others > self._buckets else -1
+        most = 1 << 30 if sign > 0 else min(self._buckets)
         return [
             self._buckets,
             self._others,
-            *(tuple(size + sign * more for size in self._buckets) for more in range(1, 4)),
+            *self._small(),
+            *(tuple(size + sign * more for size in self._buckets) for more in (*range(1, 9), 16) if more < most),
             *(
                 tuple(size + sign * (other == index) for other, size in enumerate(self._buckets))
                 for index in range(len(self._buckets) if len(self._buckets) > 1 else 0)
@@ -178,18 +219,31 @@ class Sized:
     @staticmethod
     def _fitting(points: Sequence[Sequence[int]], results: Sequence[int]) -> Count | None:
         """Returns the number of values that a size has if some sizes have so many, or None."""
+        largest = max(range(len(points)), key=results.__getitem__)  # others may be 0 for a negative number
         for size in range(len(points[0])):
-            first = results[0] - points[0][size]
+            first = results[largest] - points[largest][size]
             if all(result == max(point[size] + first, 0) for point, result in zip(points, results, strict=True)):
                 return Count(first, size=size)
         for size in range(len(points[0])):
             for divide in range(2, 9):
-                lowest = divide * results[0] - points[0][size]
+                lowest = divide * results[largest] - points[largest][size]
                 for add in range(lowest, lowest + divide):
                     count = Count(add, divide, size)
                     pairs = zip(points, results, strict=True)
                     if all(result == max(count.of(point[size]), 0) for point, result in pairs):
                         return count
+        for size in range(len(points[0])):
+            sized = [(point[size], result) for point, result in zip(points, results, strict=True)]
+            (low, least), (high, most) = min(sized), max(sized)
+            for divide in range(1, 17) if high > low else ():
+                whole = (high - low) // divide
+                for steps in (whole, whole + 1):
+                    if steps == 0 or (most - least) % steps or (times := (most - least) // steps) < 2:
+                        continue
+                    for add in range(divide):
+                        count = Count(add, divide, size, times, most - (high + add) // divide * times)
+                        if all(result == max(count.of(point), 0) for point, result in sized):
+                            return count
         return None
 
     def _shapes(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
@@ -297,9 +351,11 @@ class Sized:
             number = self._add(
                 node, "AddV2", number, self._constant(node, np.array(count.add, np.int32)), T=np.dtype("int32")
             )
-        if count.divide > 1:
-            divisor = self._constant(node, np.array(count.divide, np.int32))
-            number = self._add(node, "Div", number, divisor, T=np.dtype("int32"))
+        for op, other, none in (("Div", count.divide, 1), ("Mul", count.times, 1), ("AddV2", count.plus, 0)):
+            if other != none:
+                number = self._add(
+                    node, op, number, self._constant(node, np.array(other, np.int32)), T=np.dtype("int32")
+                )
         if count.least < 0:
             zero = self._constant(node, np.array(0, np.int32))
             number = self._add(node, "Maximum", number, zero, T=np.dtype("int32"))
@@ -328,17 +384,25 @@ _ENTERS = frozenset({"Placeholder", "PlaceholderWithDefault", "VarHandleOp", "_A
 _HANDLES = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
 
 
-def _others(buckets: Sequence[int], smaller: bool) -> tuple[int, ...]:
+def _others(buckets: Sequence[int], kind: str) -> tuple[int, ...]:
     """Returns sizes other than the buckets, whose differences to them aren't the same.
+
+    Args:
+      buckets: the buckets.
+      kind: `larger`; `smaller`; or `multiple`, for models of sizes that are multiples of a number.
 
     Raises:
       Unproven: there are none that are smaller.
     """
     others, taken = [], set[int]()
     for bucket in buckets:
-        other = bucket // 2 - 1 if smaller else 2 * bucket + 1
+        other, step = {
+            "larger": (2 * bucket + 1, 2),
+            "smaller": (bucket // 2 - 1, -1),
+            "multiple": (2 * bucket, bucket),
+        }[kind]
         while other - bucket in taken:
-            other += -1 if smaller else 2
+            other += step
         if other < 3:
             raise Unproven("", "has no smaller sizes")
         taken.add(other - bucket)
