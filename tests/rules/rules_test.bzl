@@ -242,7 +242,7 @@ def _one_function_test_impl(ctx):
 one_function_test = analysistest.make(_one_function_test_impl)
 
 def _compile_flags_test_impl(ctx):
-    """Protects speed: all generated code is compiled with -O3 in every build mode, and only kernel callers for their level."""
+    """Protects speed and size: generated code is optimized in every build mode, what computes with -O3 for its level."""
     env = analysistest.begin(ctx)
     levels = analysistest.target_under_test(env)[TfaotObjectInfo].isa
     for source, given, never in [
@@ -253,7 +253,7 @@ def _compile_flags_test_impl(ctx):
         )
         for level in levels
     ] + [
-        (ctx.attr.source, ["-O3", "-fno-fast-math"], ["-ffast-math", "-march=native"] + ["-march=" + level for level in levels]),
+        (ctx.attr.source, ["-Os", "-fno-fast-math"], ["-ffast-math", "-march=native"] + ["-march=" + level for level in levels]),
     ]:
         actions = [
             action
