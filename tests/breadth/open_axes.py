@@ -66,7 +66,7 @@ def _candidates(case: Case, rng: np.random.Generator) -> Iterator[Axes]:
         for number, operand in enumerate(case.operands)
         if operand.fed and operand.value.size  # XLA forgets the true sizes of what has no values
         for axis, size in enumerate(operand.value.shape)
-        if 1 < size <= _LARGEST
+        if 2 < size <= _LARGEST
     ]
     if not places:
         return
@@ -114,4 +114,15 @@ def _taken(case: Case, runs: Sequence[tuple[int, ...]], folder: Path) -> list[tu
                         continue
         except Exception as error:  # what TensorFlow says of the dimensions while it traces the model
             del error
+    taken = [run for run in taken if run == taken[0] or not _repeats(run, taken)]
     return taken[1:_RUNS] + taken[:1]
+
+
+def _repeats(run: Sequence[int], taken: Sequence[Sequence[int]]) -> bool:
+    """Returns whether TensorFlow may take sizes only because one of them is 1, and then repeats values: the class refuses these."""
+    for index, size in enumerate(run):
+        others = [other for other in taken if other[index] not in (1, taken[0][index])]
+        free = any(len({*other}) == len(other) for other in others)
+        if size == 1 and (not others or (len({*run}) > 1 and not free)):
+            return True
+    return False

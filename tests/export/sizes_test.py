@@ -353,6 +353,49 @@ sizes in dims
                 (entry,) = self.one(result).manifest.entry_points
                 self.assertEqual([own.text for own in entry.requirements], texts)
 
+    def test_repeated(self) -> None:
+        """Protects from values behind the end: what TensorFlow repeats at size 1 only, a class must not take at size 1."""
+        loop = "tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, y + tf.ones([8, 1])), (0, {}))[1]"
+        for result, texts in (
+            ("x + tf.ones([8, 4])", ["n >= 8"]),
+            ("tf.where(x > 0, tf.ones([2, 8, 4]), 0.0)", ["n >= 8"]),
+            ("tf.broadcast_to(x, [2, 8, 4])", ["n >= 8"]),
+            ("tf.matmul(x[..., None], tf.ones([8, 1, 3]))", ["n >= 8"]),
+            ("tf.einsum('...i,...j->...ij', x, tf.ones([8, 4]))", ["n >= 8"]),
+            (loop.format("x + tf.zeros([2, 1, 4])"), ["n >= 8"]),
+            (f"tf.cond(x[0, 0, 0] > 0, lambda: x, lambda: {loop.format('x')})", ["n >= 8"]),
+            ("tf.einsum('bni,bmi->bnm', x, x) + tf.ones([1, 1])", []),
+            ("x[:, :1] + x", []),
+            ("x + tf.ones([2, 1, 4])", []),
+        ):
+            with self.subTest(result):
+                (entry,) = self.one(result).manifest.entry_points
+                self.assertEqual([own.text for own in entry.requirements], texts)
+
+    def test_repeated_of_two(self) -> None:
+        """Protects models of two sizes: those that TensorFlow takes only together are required to be equal, or at one distance."""
+        dims: dict[str, tuple[int | str | None, ...]] = {"x": ("n", 4), "y": ("m", 4)}
+        signature = dict.fromkeys(dims, "float32[None, None]")
+        for result, most, texts in (
+            ("x * y", 8, ["n == m"]),
+            ("x[2:] * y", 6, ["n == m + 2"]),
+            ("tf.matmul(x, y, transpose_a=True)", 8, ["n == m"]),
+            (
+                "tf.reshape(x, [-1, 8]) * tf.reshape(y, [-1, 8])",
+                8,
+                ["n == m", "n >= 2", "n % 2 == 0", "m % 2 == 0"],
+            ),
+            ("x[:, None] * y", 8, []),
+            ("tf.concat([x, y], 0)", 5, []),
+            ("tf.concat([x, y], 0)[:5] + tf.ones([5, 1])", 8, ["n >= 8"]),
+            ("tf.reshape(x, [-1, 2, 4]) * y[:, None]", 4, ["n >= 2", "n % 6 == 2", "m % 3 == 1", "n >= 8", "m >= 4"]),
+        ):
+            with self.subTest(result):
+                text = f"import tensorflow as tf\n\n\ndef model(x, y):\n    return {result}, x * 2, y * 2\n"
+                exported = self.export(text, dims=dims, signature=signature, sizes={"n": (8,), "m": (most,)})
+                (entry,) = exported.manifest.entry_points
+                self.assertEqual([own.text for own in entry.requirements], texts)
+
     def test_advice(self) -> None:
         """Protects users from XLA's internal text: what it can't compile has its line, and a way that works."""
         result = "tf.scatter_nd(tf.range(n)[:, None], tf.transpose(x, [1, 0, 2]), [n, 2, 4])"
