@@ -112,10 +112,14 @@ def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
 
 
 def _interpret(graph: graph_pb2.GraphDef) -> None:
-    """Removes requests to compile calls with XLA, because expected values must come from TensorFlow's own kernels."""
+    """Removes requests to compile calls with XLA, because expected values must come from TensorFlow's own kernels.
+
+    Also removes those not to inline calls: XLA dies of a slice at a place that a call computes.
+    """
     for attributes in (
         *(node.attr for node in graph.node),
         *(function.attr for function in graph.library.function),
         *(node.attr for function in graph.library.function for node in function.node_def),
     ):
         attributes.pop("_XlaMustCompile", None)
+        attributes.pop("_noinline", None)

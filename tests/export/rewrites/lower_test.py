@@ -161,6 +161,30 @@ def model(x, n):
         )
         self.compile(exported)
 
+    def test_calls_to_keep(self) -> None:
+        """A slice in a loop compiles at a place that a call computes, by linear algebra, though the call isn't to be inlined."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function(jit_compile=True)
+def place(x, y):
+    return tf.argmax(tf.linalg.eigvalsh(x), output_type=tf.int32), tf.reduce_sum(y)
+
+
+@tf.function(input_signature=[tf.TensorSpec([8, 8], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    y = x[0]
+    for _ in tf.range(n):
+        start, total = place(x, y)
+        start -= 1
+        y = tf.concat([tf.slice(y, [tf.where(start < 0, start + 1, start)], [2]) + total, y[2:]], 0)
+    return y
+"""
+        )
+        self.compile(exported)
+
     def test_disable_copy_on_read(self) -> None:
         """Settings in restored models for how variables are read don't stop the compiler."""
         exported = self.export(

@@ -250,6 +250,36 @@ class TextTest(StageTest):
         self.compile(exported)
         exported.goldens(program=self.folder / "program.mlir", unseen=("*",))
 
+    def test_computed_places(self) -> None:
+        """A slice compiles at a place that a kept operation computes, as JAX's argmax of booleans: XLA would die of it."""
+        exported = self.exported(
+            """
+            func.func @main(%x: tensor<4x8xf32>) -> (tensor<4x3xf32>, tensor<1x3xf32>) {
+              %rows = stablehlo.fft %x, type = RFFT, length = [8] : (tensor<4x8xf32>) -> tensor<4x5xcomplex<f32>>
+              %size = stablehlo.abs %rows : (tensor<4x5xcomplex<f32>>) -> tensor<4x5xf32>
+              %first = stablehlo.slice %size [0:1, 0:5] : (tensor<4x5xf32>) -> tensor<1x5xf32>
+              %line = stablehlo.reshape %first : (tensor<1x5xf32>) -> tensor<5xf32>
+              %two = stablehlo.constant dense<2.0> : tensor<5xf32>
+              %high = stablehlo.compare GT, %line, %two : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xi1>
+              %places = stablehlo.iota dim = 0 : tensor<5xi32>
+              %none = stablehlo.constant dense<false> : tensor<i1>
+              %zero = stablehlo.constant dense<0> : tensor<i32>
+              %r:2 = stablehlo.reduce(%high init: %none), (%places init: %zero) across dimensions = [0] : (tensor<5xi1>, tensor<5xi32>, tensor<i1>, tensor<i32>) -> (tensor<i1>, tensor<i32>)
+                reducer(%a: tensor<i1>, %b: tensor<i1>) (%i: tensor<i32>, %j: tensor<i32>) {
+                  %value = stablehlo.or %a, %b : tensor<i1>
+                  %place = stablehlo.select %a, %i, %j : tensor<i1>, tensor<i32>
+                  stablehlo.return %value, %place : tensor<i1>, tensor<i32>
+              }
+              %before = stablehlo.subtract %r#1, %zero : tensor<i32>
+              %part = stablehlo.dynamic_slice %size, %zero, %before, sizes = [4, 3] : (tensor<4x5xf32>, tensor<i32>, tensor<i32>) -> tensor<4x3xf32>
+              %row = stablehlo.dynamic_slice %size, %before, %before, sizes = [1, 3] : (tensor<4x5xf32>, tensor<i32>, tensor<i32>) -> tensor<1x3xf32>
+              return %part, %row : tensor<4x3xf32>, tensor<1x3xf32>
+            }
+            """  # noqa: E501
+        )
+        self.compile(exported)
+        exported.goldens(program=self.folder / "program.mlir")
+
     def test_types_inside(self) -> None:
         """A dtype that TensorFlow has no kernels for is an error wherever it is, and so is a constant that is too large."""
         constant = "%0 = stablehlo.constant dense<{}> : tensor<{}>\n"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 
+import numpy as np
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
 from tfaot.export.rewrites import decompositions
-from tfaot.graph.attributes import type_attribute
-from tfaot.graph.edits import Scope, replace
+from tfaot.graph.attributes import numpy_dtype, type_attribute
+from tfaot.graph.edits import Scope, replace, set_attributes
 from tfaot.graph.names import producer
 from tfaot.graph.ops import has_effects
 from tfaot.graph.prune import reached
 
 _NOTHING = frozenset({"DisableCopyOnRead"})
 """Ops that only specify how a variable is read."""
+_PLACES = {"Slice": (1,), "StridedSlice": (1, 2)}
+"""The operands that say where a slice is."""
+_SIZES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+"""Ops that don't use the values of their operands."""
 
 
 def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.GraphDef:
@@ -23,6 +29,7 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     - Nothing waits for a feed: it is there before the graph runs, and tfcompile refuses a control dependency on one.
     - `DisableCopyOnRead` becomes a NoOp.
     - `ResourceGatherNd` becomes a read and a `GatherNd`.
+    - Places of slices that programs in StableHLO compute are clipped, so that XLA doesn't look for their values.
     - Functions lose the ops that nothing needs.
     - Fake quantization, and some gradients of complex functions, are spelled out, because XLA computes other numbers
     (`decompositions.py`).
@@ -67,6 +74,42 @@ def _lower(scope: Scope) -> None:
             node.input.extend(controls)
         elif node.op == "ResourceGatherNd":
             _gather(node, scope)
+    _hide_places(scope)
+
+
+def _hide_places(scope: Scope) -> None:
+    """Clips the places of slices that a program in StableHLO computes, to all values of their type.
+
+    XLA looks for constants among places. In such a program (`XlaCallModule`), it takes all results for one, and dies. It
+    takes clipped values for unknown without a look at what computes them.
+    """
+    pending = [node.name for node in scope.nodes if node.op == "XlaCallModule"]
+    users = defaultdict(list)
+    for node in scope.nodes if pending else ():
+        for operand in node.input:
+            users[producer(operand)].append(node)
+    computed = {*pending}
+    while pending:
+        new = [user.name for user in users[pending.pop()] if user.name not in computed and user.op not in _SIZES]
+        computed.update(new)
+        pending += new
+    for node in list(scope.nodes):
+        for position in _PLACES.get(node.op, ()):
+            if producer(node.input[position]) in computed:
+                _clip(node, position, scope)
+
+
+def _clip(node: node_def_pb2.NodeDef, position: int, scope: Scope) -> None:
+    index = node.attr["Index"].type
+    dtype = numpy_dtype(index)
+    limits = np.iinfo(dtype)
+    bounds = []
+    for name, value in (("least", limits.min), ("most", limits.max)):
+        bound = scope.add(f"{node.name}/{name}", "Const", [], {"dtype": index})
+        set_attributes(bound, {"value": np.array(value, dtype)})
+        bounds.append(scope.output(bound, "output"))
+    clip = scope.add(f"{node.name}/place", "ClipByValue", [node.input[position], *bounds], {"T": index})
+    node.input[position] = scope.output(clip, "output")
 
 
 def _gather(node: node_def_pb2.NodeDef, scope: Scope) -> None:
