@@ -56,7 +56,13 @@ OPEN = """
 """
 """Expressions of `X`, which has a length that only run time knows."""
 
-MISCOUNTED = "tf.unique(X[0])", "tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'SAME')"
+MISCOUNTED = (
+    "tf.unique(X[0])",
+    "tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'SAME')",
+    "tf.math.in_top_k([0, 1, 0], X, 2)",
+    "tf.raw_ops.DiagPart(input=tf.transpose(X) @ X)",
+    "tf.raw_ops.MirrorPadGrad(input=X, paddings=[[0, 0], [0, 1]], mode='SYMMETRIC')",
+)
 """Those for which XLA's numbers would be wrong."""
 
 IN_A_LOOP = "tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, tf.function(lambda y: y + 1.0)(x)), (0, X))[1]"

@@ -13,10 +13,15 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.xla.module import Module
 
 _FROM_AXIS: Mapping[str, int] = {
+    "AdjustContrastv2": -3,
     "BatchToSpace": 0,
     "BatchToSpaceND": 0,
     "Cholesky": -2,
+    "DataFormatVecPermute": 0,
     "Diag": 0,
+    "DiagPart": 0,
+    "InTopK": 1,
+    "InTopKV2": 1,
     "InvertPermutation": 0,
     "MatrixDiag": 0,
     "MatrixDiagPartV2": 0,
@@ -24,14 +29,17 @@ _FROM_AXIS: Mapping[str, int] = {
     "MatrixDiagV2": 0,
     "MatrixDiagV3": 0,
     "MirrorPad": 0,
+    "MirrorPadGrad": 0,
     "Qr": 0,
     "ResizeBilinear": 0,
+    "ResizeBilinearGrad": 0,
     "ResizeNearestNeighbor": 0,
     "ReverseSequence": 0,
     "Roll": 0,
     "SpaceToBatch": 0,
     "SpaceToBatchND": 0,
     "Svd": 0,
+    "TridiagonalSolve": -2,
     "Unique": 0,
     "UniqueV2": 0,
     "Where": 1,  # it computes the indices from the sizes of all axes but the first

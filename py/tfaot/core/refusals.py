@@ -103,8 +103,9 @@ def _open_size(message: str, request: Origin, what: str) -> TfaotError | None:
     if not names:
         return None
     sources, nodes = sources_of(request), {node.name: (prefix, node) for prefix, node in _all_nodes(request)}
-    named = [nodes[name] for name in _named(message) if name in nodes]
-    ops = listed(sorted({node.op for _, node in named})) or "an op"
+    names_of_nodes = [*_named(message), *re.findall(r'op_name="([^"]+)"', message)]
+    named = [nodes[name] for name in dict.fromkeys(names_of_nodes) if name in nodes]
+    ops = listed(sorted({node.op for _, node in named})) if named else "an op"
     return TfaotError(
         f"{what}: XLA can't compile {ops} of a size that differs from call to call",
         details="\n".join(place(*one, sources) for one in named) or without_trace(message),

@@ -51,7 +51,7 @@ def for_xla(program: Program) -> int:
             raise TfaotError(
                 f"{node.name}: {node.op} of a size that is known only at run time",
                 exists=f"an input of shape {list(sizes) if sizes is not None else 'of unknown rank'}",
-                do="give the model fixed sizes along the transform's axes, and a constant fft_length",
+                do="give the model fixed sizes along all axes, not only the transform's, and a constant fft_length",
             )
         constants = [[int(size) for size in value.ravel()] for value in values if value is not None]
         transform = _Transform.of(match, [size or 0 for size in sizes], constants)
