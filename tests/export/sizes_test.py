@@ -318,7 +318,7 @@ sizes in dims
         )
 
     def test_refused_by_xla(self) -> None:
-        """Protects models that XLA refuses at sizes that are known only at run time, and a proof makes ordinary ones."""
+        """Protects models whose sizes XLA refuses or forgets where they are known only at run time, and a proof follows."""
         for result, shape, bounded in (
             ("tf.squeeze(x[:, :1])", (2, 4), False),
             ("tf.broadcast_to(x[:, :1], [2, n, 4])", (2, 16, 4), True),
@@ -330,6 +330,11 @@ sizes in dims
             ("tf.linalg.diag_part(tf.matmul(x, x, transpose_b=True))", (2, 16), True),
             ("tf.nn.conv1d(x, tf.ones([3, 4, 5]), 4, 'SAME')", (2, 4, 5), True),
             ("x[:, 1::2]", (2, 8, 4), True),
+            (
+                "tf.raw_ops.SpaceToBatch(input=x[..., None], paddings=[[0, 0], [0, 0]], block_size=2)",
+                (8, 8, 2, 1),
+                True,
+            ),
         ):
             with self.subTest(result):
                 exported = self.one(result, sizes=(8, 16))

@@ -231,10 +231,20 @@ def _found(
     if isinstance(answer, str) and (lowered := _lowered(Program.of(graph, config), what, sources)) is not None:
         answer = verdict.results(lowered, config)
     if not isinstance(answer, str):
-        return [
+        results = [
             (tuple(size or 0 for size in _as_seen(result.shape, edge, stored)), result.bounded)
             for result, edge in zip(answer, edges, strict=True)
         ]
+        forgotten = [
+            not bounded and (edge.shape is None or None in edge.shape)
+            for (_, bounded), edge in zip(results, edges, strict=True)
+        ]
+        if draft.sizes and any(forgotten):  # XLA forgets sizes that TensorFlow infers
+            inferred = _of_sizes(graph, edges, draft, stored) or results
+            results = [
+                other if forgot else own for own, other, forgot in zip(results, inferred, forgotten, strict=True)
+            ]
+        return results
     if draft.sizes and (shapes := _of_sizes(graph, edges, draft, stored)):
         return shapes
     unknown = [edge for edge in edges if edge.shape is None or None in edge.shape]
