@@ -53,6 +53,19 @@ class ErrorsTest(StageTest):
         )
         self.assertEqual(opened, wanted)
 
+    def test_elsewhere(self) -> None:
+        """A model outside the working directory, as the command takes it, has lines, too."""
+        from tfaot.export.sources.user_code import UserCode
+
+        model = self.write("import os\nraise ValueError(os.name)\n") / "model.py"
+
+        def opened() -> None:
+            os.chdir(self.write(""))
+            UserCode(str(model))
+
+        message = self.error_of(lambda: isolate.run_isolated(opened, what="opening"))
+        self.assertIn(f"raised ValueError at {model}:2\n", message)
+
     def test_missing_package(self) -> None:
         """For a missing package, the error suggests deps."""
         message = self.error_of(self.export, "import os\nimport no_such_package.part\n")

@@ -40,6 +40,7 @@ class UserCode:
     def __init__(self, path: str) -> None:
         self.path = path
         self._root = os.getcwd() + os.sep
+        self._folder = os.path.dirname(os.path.abspath(path)) + os.sep
         self._packages = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))) + os.sep
         self._ours = os.path.dirname(os.path.abspath(tfaot.__file__)) + os.sep
         main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
@@ -48,7 +49,7 @@ class UserCode:
         self.module = self._load()
 
     def place(self, frames: Iterable[Any]) -> str:
-        """Returns `file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
+        """Returns `file:line` of the innermost frame in the user's code, relative to the workspace if it's there, or nothing."""
         place = ""
         for frame in frames:
             shown = self._shown.get(frame.filename)
@@ -62,13 +63,17 @@ class UserCode:
         if filename.startswith("<"):  # not a file: `<string>`, `<frozen importlib._bootstrap>`
             return ""
         path = os.path.abspath(filename)
-        if path in self._mains or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
+        if path in self._mains or path.startswith((self._packages, self._ours)):
             return ""
         if any(part in path for part in PACKAGES):
             return ""
         if not os.path.exists(path):  # extension modules name the source that they were built from: h5py/h5f.pyx
             return ""
-        return path[len(self._root) :]
+        if path.startswith(self._root):
+            return path[len(self._root) :]
+        # Beside the model, wherever that is.
+        beside = path.startswith(self._folder)
+        return os.path.join(os.path.dirname(self.path), path[len(self._folder) :]) if beside else ""
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
         """Calls user code. Turns its exception into an error with the user's part of the traceback.
