@@ -16,7 +16,7 @@ HIDDEN = ["-fvisibility=hidden"]
 # library that has them can be unloaded.
 GCC = ["-fno-gnu-unique"]
 
-# Numbers are computed at this level. A model's class only calls what computes, at the same speed with half of the code.
+# What computes is as fast as possible. A model's class only calls it, at the same speed with half of the code.
 FAST = ["-O3", "-DNDEBUG", "-w"]
 SMALL = ["-Os", "-DNDEBUG", "-w"]
 

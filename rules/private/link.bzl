@@ -28,7 +28,7 @@ def _tf_aot_link_impl(ctx):
     kernels = {level: target[CcInfo] for level, target in zip(LEVELS, ctx.attr._kernels)}
     contexts = [support.compilation_context]
 
-    # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
+    # Optimized in every build mode. Our tests have already checked generated code for warnings.
     # The user's flags come before those that numbers depend on.
     copts = expanded(ctx, "copts")
     linkopts = expanded(ctx, "linkopts")

@@ -120,9 +120,8 @@ class _Shapes:
         inline_calls(self._program)
         for body in self._program.graph.library.function:
             for argument in body.arg_attr.values():
-                argument.attr.pop(
-                    "_output_shapes", None
-                )  # of any size; functions would have it instead of their operands' shapes
+                # Of any size; functions would have these instead of their operands' shapes.
+                argument.attr.pop("_output_shapes", None)
         self._taken = [*_taken(self._program)]
         self._accepted: dict[tuple[int, ...], bool] = {}
         self._repeats = self._repeated(largest) or frozenset()
@@ -240,8 +239,8 @@ _INDEXED = frozenset(
         "TensorScatterMax",
         "TensorScatterMin",
         "TensorScatterSub",
+        "TensorScatterUpdate",
     }
-    | {"TensorScatterUpdate"}
 )
 """Ops that take places of their first operand, which the second one has."""
 
