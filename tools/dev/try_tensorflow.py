@@ -45,15 +45,26 @@ json.dump({
     "functions": {"Compile": _pywrap_tfcompile.Compile.__doc__},
 }, sys.stdout)
 """
-# Prints the header of a function that has every kind of thunk but a call, which only large functions have.
-_HEADER = """
+# Prints the header of a function that has every kind of thunk.
+HEADER = """
 import os, sys, tempfile
 from tfaot.core import environment
 environment.prepare()
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
+from tensorflow.compiler.tf2xla.ops.gen_xla_ops import xla_call_module
 from tensorflow.python import _pywrap_tfcompile
+# XLA keeps no other calls.
+module = '''module {
+  func.func private @f(%x: tensor<256xf32>) -> tensor<256xf32> {
+    return %x : tensor<256xf32>
+  }
+  func.func @main(%x: tensor<256xf32>) -> tensor<256xf32> {
+    %y = func.call @f(%x) {mhlo.frontend_attributes = {inlineable = "false"}} : (tensor<256xf32>) -> tensor<256xf32>
+    return %y : tensor<256xf32>
+  }
+}'''
 with tf.Graph().as_default() as graph:
     x = tf.compat.v1.placeholder(tf.float32, [1, 8, 8, 4], "x")
     w = tf.fill([16, 16], 0.1)
@@ -63,7 +74,9 @@ with tf.Graph().as_default() as graph:
     y = tf.while_loop(lambda i, _: i < 9, lambda i, y: [i + 1, tf.matmul(y, w)], [0, y])[1]
     y = tf.cond(y[0, 0] > 0, lambda: tf.matmul(y, w), lambda: tf.tanh(y))
     tf.identity(tf.math.top_k(y, 4)[0], "y")
-    tf.identity(tf.argsort(tf.reshape(x, [256]), direction="DESCENDING", stable=True), "z")
+    z = tf.argsort(tf.reshape(x, [256]), direction="DESCENDING", stable=True)
+    z = tf.cast(z, tf.float32)
+    tf.identity(xla_call_module([z], version=9, module=module, Sout=[[256]], Tout=[tf.float32], platforms=["CPU"])[0], "z")
 config = tf2xla_pb2.Config()
 feed = config.feed.add()
 feed.id.node_name = "x"
@@ -305,7 +318,7 @@ class Trial:
         ).stderr
         # The compiler is the CPU's.
         cpu = {name: default for name, default in _FLAG.findall(usage) if not name.startswith("xla_gpu")}
-        return {**json.loads(printed(_FACTS)), "flags": cpu, "headers": {"header": printed(_HEADER)}}
+        return {**json.loads(printed(_FACTS)), "flags": cpu, "headers": {"header": printed(HEADER)}}
 
     def places(self, targets: Sequence[str]) -> list[str]:
         """Returns how often passes apply to libraries, beside the version that the rules use: what is worse, then the rest."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import unittest
 from pathlib import Path
 
@@ -11,6 +14,21 @@ from tests.stages.harness import StageTest
 from tfaot.compile.program.thunks import header
 from tfaot.compile.program.thunks.kinds import Buffer, Convolution, Dot, Slice, Sort, TopK
 from tfaot.core.errors import TfaotError
+from tools.dev.try_tensorflow import HEADER
+
+
+class SampleTest(unittest.TestCase):
+    """What `try_tensorflow` compiles with another TensorFlow, to show how its headers differ."""
+
+    def test_kinds(self) -> None:
+        """Protects the move to another version: the sample has each kind of thunk, and the reader knows all of it."""
+        paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, "-s", "-c", HEADER]
+        text = subprocess.run(
+            command, env={**os.environ, **paths}, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        header.parse(text)
+        self.assertEqual(header.KINDS.keys() - {"Rng Seed"}, {*re.findall(r"// ([\w ]+) Thunk\n", text)})
 
 
 class OlderTest(unittest.TestCase):

@@ -14,7 +14,7 @@ from tfaot.compile.program.thunks import kinds
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Place, Slice, Thunk, walk
 from tfaot.core.errors import TfaotError
 
-_KINDS = ("constant", "temp", "parameter", "thread_local")
+_BUFFER_KINDS = ("constant", "temp", "parameter", "thread_local")
 _NONE = 2**32 - 1
 
 _PTR = r"reinterpret_cast<std::byte\*>\(buffer_table\[\d+\]\) \+ \d+"
@@ -62,117 +62,15 @@ class _Text:
         return match.end(), values
 
 
-def _texts(*texts: str) -> tuple[_Text, ...]:
-    """Returns the versions of a text, which have the same fields."""
-    return tuple(map(_Text, texts))
+def _kind(read: Callable[..., Thunk], *texts: str) -> tuple[Callable[..., Thunk], tuple[_Text, ...]]:
+    """Returns what reads a kind of thunk, and the versions of its text, which have the same fields."""
+    return read, tuple(map(_Text, texts))
 
 
-_DOT = """
-    reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
-    reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
-    reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
-    @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@"""
-_CONVOLUTION = """
-    reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
-    reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@"""
-_TOP_K = """@batch:int@, @size:int@, @k:int@, reinterpret_cast<const float*>(@values:ptr@),
-    reinterpret_cast<float*>(@out_values:ptr@), reinterpret_cast<int32_t*>(@out_indices:ptr@)"""
+def _made(kind: Callable[..., Thunk]) -> Callable[..., Thunk]:
+    """Returns what reads a thunk that is nothing but its fields."""
+    return lambda _, **fields: kind(**fields)
 
-_THUNKS: dict[str, tuple[_Text, ...]] = {
-    "Kernel": _texts(
-        """
-        { std::array<XLA_CPU_KernelArg, @count:int@> args = {@args:args@};
-          XLA_CPU_NumWorkGroups kernel_thread_dims = { @x:int@, @y:int@, @z:int@, };
-          for (uint64_t z = 0; z < @z:int@; ++z) {
-            for (uint64_t y = 0; y < @y:int@; ++y) {
-              for (uint64_t x = 0; x < @x:int@; ++x) {
-                XLA_CPU_WorkGroupId kernel_thread = {x, y, z};
-                XLA_CPU_KernelCallFrame call_frame = { &kernel_thread_dims, &kernel_thread, args.size(), args.data()};
-                XLA_CPU_KernelError* error = (*@symbol:name@)(&call_frame);
-                if (ABSL_PREDICT_FALSE(error != nullptr)) { return false; }
-        } } } }""",
-    ),
-    "Dot": _texts(
-        # For complex dtypes, tfcompile writes no `>`.
-        f"""
-        {{ absl::BlockingCounter done(@batch:int@);
-          for (int64_t i = 0; i < @batch:int@; ++i) {{
-            ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@_close:close@(
-              run_options->intra_op_thread_pool(), {_DOT}, [&done] {{ done.DecrementCount(); }} );
-          }}
-          done.Wait(); }}""",
-        # TensorFlow 2.20.
-        f"""
-        {{ for (int64_t i = 0; i < @batch:int@; ++i) {{
-            if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_DOT});
-            }} else {{ @_single:name@( nullptr, {_DOT});
-        }} }} }}""",
-    ),
-    "Convolution": _texts(
-        f"""
-        {{ absl::Notification done;
-          xla::cpu::internal::EigenConv2D<@dtype:dtype@>(
-            run_options->intra_op_thread_pool(), {_CONVOLUTION}, [&done] {{ done.Notify(); }} );
-          done.WaitForNotification(); }}""",
-        # TensorFlow 2.20.
-        f"""
-        {{ if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_CONVOLUTION} );
-          }} else {{ @_single:name@( nullptr, {_CONVOLUTION} );
-        }} }}""",
-    ),
-    "Copy": _texts(
-        """
-        { std::memcpy(reinterpret_cast<char*>(@out:ptr@), reinterpret_cast<char*>(@input:ptr@), @size:int@); }""",
-    ),
-    "Sort": _texts(
-        """
-        { std::vector<std::byte*> values = { @values:ptrs@ };
-          std::vector<size_t> primitive_sizes = { @value_sizes:sizes@ };
-          // Type alias compatible with `FunctionLibrary::Comparator`.
-          using Comparator = void(bool* result, const void* run_options, const void** params, const void* buffer_table,
-                                  const void* status, const void* prof_counters);
-          Comparator* comparator = reinterpret_cast<Comparator*>( @comparator:name@);
-          absl::AnyInvocable<bool(const void** data)> less_than = [comparator](const void** data) {
-            bool result;
-            (*comparator)(&result, nullptr, data, nullptr, nullptr, nullptr);
-            ABSL_ANNOTATE_MEMORY_IS_INITIALIZED(&result, sizeof(result));
-            return result;
-          };
-          xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
-            @_slices:slices@values, primitive_sizes, @stable:bool@, &less_than); }""",
-        # TensorFlow 2.20.
-        """
-        { std::vector<char*> values = { @values:ptrs@ };
-          std::vector<int32_t> values_primitive_type_size_in_bytes = { @value_sizes:sizes@ };
-          __xla_cpu_runtime_KeyValueSort(
-            @higher:int@, @elements:int@, @lower:int@,
-            values.data(),
-            int32_t(values.size()),
-            values_primitive_type_size_in_bytes.data(),
-            /*is_stable=*/@stable:bool@,
-            reinterpret_cast<char*>(run_options),
-            /*prof_counters=*/nullptr,
-            reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
-    ),
-    # The second one is TensorFlow 2.20's.
-    "TopK": _texts(f"{{ ::xla::cpu::internal::TopK({_TOP_K}); }}", f"{{ __xla_cpu_runtime_TopKF32({_TOP_K}); }}"),
-    "Rng": _texts(
-        """
-        { rng_states[@state:int@]->GetAndUpdateState(reinterpret_cast<uint64_t*>(@out:ptr@)); }""",
-    ),
-    # TensorFlow 2.22. It is refused: no two runs would draw the same.
-    "Rng Seed": _texts("{ uint64_t seed = static_cast<uint64_t>(run_options->rng_seed());"),
-    "Call": _texts("{"),
-    "For Loop": _texts("{ for (int64_t loop_counter = 0; loop_counter < @trips:int@; ++loop_counter) {"),
-    "While Loop": _texts("{"),
-    "Conditional": _texts(
-        """
-        { size_t branch_index = @index:index@;
-          CHECK(branch_index < @count:int@) << "branch_index is out of bounds";
-          switch (branch_index) {""",
-    ),
-}
-"""What stands after `// KIND Thunk`, or where the body of a thunk begins, for each kind: the versions of its text."""
 
 _KIND = re.compile(r"// (\w+(?: \w+)*) Thunk ")
 _FOR_END = _Text("; } }")
@@ -247,7 +145,7 @@ def _buffers(text: str) -> tuple[Buffer, ...]:
         _unknown(text)
     buffers = []
     for packed, argument, result in re.findall(info, text):
-        kind = _KINDS[int(packed) & 3]
+        kind = _BUFFER_KINDS[int(packed) & 3]
         buffers.append(Buffer(int(packed) >> 2, kind, _optional(argument), _optional(result)))
     return tuple(buffers)
 
@@ -340,14 +238,15 @@ class _Reader:
 
     def _thunk(self) -> Thunk:
         kind = _KIND.match(self._text, self._at)
-        if not kind or kind[1] not in _THUNKS:
+        if not kind or kind[1] not in KINDS:
             _unknown(self._text[self._at :])
         at = self._at
         self._at = kind.end()
-        fields = self._take(*_THUNKS[kind[1]])
+        read, texts = KINDS[kind[1]]
+        fields = self._take(*texts)
         if fields is None:
             _unknown(self._text[at:])
-        return _READERS[kind[1]](self, **fields)
+        return read(self, **fields)
 
     def rng_seed(self) -> Thunk:
         raise TfaotError(
@@ -423,21 +322,124 @@ def _sort(_: _Reader, higher: int, elements: int, lower: int, **fields: Any) -> 
     return sort
 
 
-_READERS: dict[str, Callable[..., Thunk]] = {
-    "Kernel": _kernel,
-    "Dot": _dot,
-    "Convolution": _convolution,
-    "Copy": lambda _, **fields: kinds.Copy(**fields),
-    "Sort": _sort,
-    "TopK": lambda _, **fields: kinds.TopK(**fields),
-    "Rng": lambda _, **fields: kinds.Rng(**fields),
-    "Rng Seed": _Reader.rng_seed,
-    "Call": _Reader.call,
-    "For Loop": _Reader.for_loop,
-    "While Loop": _Reader.while_loop,
-    "Conditional": _Reader.conditional,
+_DOT = """
+    reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+    reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+    reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+    @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@"""
+_CONVOLUTION = """
+    reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+    reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@"""
+_TOP_K = """@batch:int@, @size:int@, @k:int@, reinterpret_cast<const float*>(@values:ptr@),
+    reinterpret_cast<float*>(@out_values:ptr@), reinterpret_cast<int32_t*>(@out_indices:ptr@)"""
+
+KINDS: dict[str, tuple[Callable[..., Thunk], tuple[_Text, ...]]] = {
+    "Kernel": _kind(
+        _kernel,
+        """
+        { std::array<XLA_CPU_KernelArg, @count:int@> args = {@args:args@};
+          XLA_CPU_NumWorkGroups kernel_thread_dims = { @x:int@, @y:int@, @z:int@, };
+          for (uint64_t z = 0; z < @z:int@; ++z) {
+            for (uint64_t y = 0; y < @y:int@; ++y) {
+              for (uint64_t x = 0; x < @x:int@; ++x) {
+                XLA_CPU_WorkGroupId kernel_thread = {x, y, z};
+                XLA_CPU_KernelCallFrame call_frame = { &kernel_thread_dims, &kernel_thread, args.size(), args.data()};
+                XLA_CPU_KernelError* error = (*@symbol:name@)(&call_frame);
+                if (ABSL_PREDICT_FALSE(error != nullptr)) { return false; }
+        } } } }""",
+    ),
+    "Dot": _kind(
+        _dot,
+        # For complex dtypes, tfcompile writes no `>`.
+        f"""
+        {{ absl::BlockingCounter done(@batch:int@);
+          for (int64_t i = 0; i < @batch:int@; ++i) {{
+            ::xla::cpu::internal::TypedMatMul<@dtype:dtype@, @dtype:dtype@, @dtype:dtype@@_close:close@(
+              run_options->intra_op_thread_pool(), {_DOT}, [&done] {{ done.DecrementCount(); }} );
+          }}
+          done.Wait(); }}""",
+        # TensorFlow 2.20.
+        f"""
+        {{ for (int64_t i = 0; i < @batch:int@; ++i) {{
+            if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_DOT});
+            }} else {{ @_single:name@( nullptr, {_DOT});
+        }} }} }}""",
+    ),
+    "Convolution": _kind(
+        _convolution,
+        f"""
+        {{ absl::Notification done;
+          xla::cpu::internal::EigenConv2D<@dtype:dtype@>(
+            run_options->intra_op_thread_pool(), {_CONVOLUTION}, [&done] {{ done.Notify(); }} );
+          done.WaitForNotification(); }}""",
+        # TensorFlow 2.20.
+        f"""
+        {{ if (run_options->intra_op_thread_pool() != nullptr) {{ @_threaded:name@( run_options, {_CONVOLUTION} );
+          }} else {{ @_single:name@( nullptr, {_CONVOLUTION} );
+        }} }}""",
+    ),
+    "Copy": _kind(
+        _made(kinds.Copy),
+        """
+        { std::memcpy(reinterpret_cast<char*>(@out:ptr@), reinterpret_cast<char*>(@input:ptr@), @size:int@); }""",
+    ),
+    "Sort": _kind(
+        _sort,
+        """
+        { std::vector<std::byte*> values = { @values:ptrs@ };
+          std::vector<size_t> primitive_sizes = { @value_sizes:sizes@ };
+          // Type alias compatible with `FunctionLibrary::Comparator`.
+          using Comparator = void(bool* result, const void* run_options, const void** params, const void* buffer_table,
+                                  const void* status, const void* prof_counters);
+          Comparator* comparator = reinterpret_cast<Comparator*>( @comparator:name@);
+          absl::AnyInvocable<bool(const void** data)> less_than = [comparator](const void** data) {
+            bool result;
+            (*comparator)(&result, nullptr, data, nullptr, nullptr, nullptr);
+            ABSL_ANNOTATE_MEMORY_IS_INITIALIZED(&result, sizeof(result));
+            return result;
+          };
+          xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
+            @_slices:slices@values, primitive_sizes, @stable:bool@, &less_than); }""",
+        # TensorFlow 2.20.
+        """
+        { std::vector<char*> values = { @values:ptrs@ };
+          std::vector<int32_t> values_primitive_type_size_in_bytes = { @value_sizes:sizes@ };
+          __xla_cpu_runtime_KeyValueSort(
+            @higher:int@, @elements:int@, @lower:int@,
+            values.data(),
+            int32_t(values.size()),
+            values_primitive_type_size_in_bytes.data(),
+            /*is_stable=*/@stable:bool@,
+            reinterpret_cast<char*>(run_options),
+            /*prof_counters=*/nullptr,
+            reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
+    ),
+    # The second one is TensorFlow 2.20's.
+    "TopK": _kind(
+        _made(kinds.TopK), f"{{ ::xla::cpu::internal::TopK({_TOP_K}); }}", f"{{ __xla_cpu_runtime_TopKF32({_TOP_K}); }}"
+    ),
+    "Rng": _kind(
+        _made(kinds.Rng),
+        """
+        { rng_states[@state:int@]->GetAndUpdateState(reinterpret_cast<uint64_t*>(@out:ptr@)); }""",
+    ),
+    # TensorFlow 2.22. It is refused: no two runs would draw the same.
+    "Rng Seed": _kind(_Reader.rng_seed, "{ uint64_t seed = static_cast<uint64_t>(run_options->rng_seed());"),
+    "Call": _kind(_Reader.call, "{"),
+    "For Loop": _kind(
+        _Reader.for_loop, "{ for (int64_t loop_counter = 0; loop_counter < @trips:int@; ++loop_counter) {"
+    ),
+    "While Loop": _kind(_Reader.while_loop, "{"),
+    "Conditional": _kind(
+        _Reader.conditional,
+        """
+        { size_t branch_index = @index:index@;
+          CHECK(branch_index < @count:int@) << "branch_index is out of bounds";
+          switch (branch_index) {""",
+    ),
 }
-"""What reads a thunk of each kind, from its fields and what follows."""
+"""For each kind of thunk, what reads one from its fields and what follows, and the versions of the text after `// KIND Thunk`, or
+of its begin if it has a body."""
 
 
 def _slices(text: str) -> tuple[Slice, ...]:
