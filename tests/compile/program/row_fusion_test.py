@@ -437,6 +437,16 @@ class MergeTest(unittest.TestCase):
         norm = call("norm", (4 * 16, GAMMA), (rows // 2, FACTOR), (all_, Q), (all_, OUT))
         self.assertEqual(len(merged(factors, norm, hlo=longer)), 1)
 
+    def test_uneven_rows(self) -> None:
+        """Protects rows that XLA adds up value by value: they are a call from 500 values on, and others are XLA's for longer."""
+        for rows, columns, called in ((8, 63, True), (7, 63, False), (8, 64, False), (2, 1016, True), (2, 1024, False)):
+            with self.subTest(f"{rows} x {columns}"):
+                text = HLO.replace("1024", str(rows)).replace("64]", f"{columns}]")
+                every, all_ = 4 * rows, 4 * rows * columns
+                factors = call("factor", (all_, Q), (4, EPSILON), (every, FACTOR))
+                norm = call("norm", (4 * columns, GAMMA), (every, FACTOR), (all_, Q), (all_, OUT))
+                self.assertEqual(len(merged(factors, norm, hlo=text)) == 1, called)
+
     def test_quotients(self) -> None:
         """Protects the gain: what takes long for each value is computed once, and not in each stage."""
         slow = HLO.replace("ROOT %add.9 = f32[1024,64]{1,0} add(", "ROOT %add.9 = f32[1024,64]{1,0} divide(")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from tfaot.compile.program.packing.layouts import PANEL_BYTES
 from tfaot.compile.program.packing.prepack import has_panels
-from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.accesses import may_change
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import (
     SIZES,
@@ -71,13 +71,12 @@ def _packed(compiled: Compiled, function: CompiledFunction) -> CompiledFunction:
 
 def _packs(compiled: Compiled, loop: For | While, buffers: list[Buffer]) -> dict[Thunk, Pack]:
     """Returns how to pack the right sides that a loop doesn't change, by product. Products may share one."""
-    written = [place for thunk in walk((loop,)) if not thunk.bodies for place in thunk.uses().changes]
     shared: dict[Pack, Pack] = {}
     packs: dict[Thunk, Pack] = {}
     for dot in walk((loop,)):
         if not isinstance(dot, Dot) or not _has_panels(dot):
             continue
-        if any(overlap(dot.places[1], place) for place in written):
+        if may_change((loop,), dot.places[1]):
             compiled.missed(dot, "its loop changes the right side")
             continue
         columns = PANEL_BYTES // SIZES[dot.dtype]

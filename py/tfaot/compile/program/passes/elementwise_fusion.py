@@ -145,10 +145,6 @@ def _merged(body: Body, kernels: list[_Kernel], thunks: list[Thunk | None]) -> S
         for value in kernel.inputs
         if value.place and (value.op == "memory" or value.since not in members)
     ]
-
-    if any(since >= first.index for since, _ in inputs):
-        return None
-
     before = dataclasses.replace(body, thunks=[*body.thunks])
     for kernel in others:
         before.thunks[kernel.index] = thunks[kernel.index]

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfaot.compile.program.thunks.accesses import Body, overlap
+from tfaot.compile.program.thunks.accesses import Body
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import SIZES, Buffer, Convolution, Epilogue, Place, Product, Slice
 from tfaot.compile.program.values.graph import Value
@@ -161,28 +161,23 @@ def _staged(body: Body, members: set[int], product: Product, way: Finish) -> boo
     here = way.sum.since
     index = next((position for position in reversed(range(here)) if body.thunks[position]), here)
     before = body.thunks[index]
-    if any(body.thunks[position] for position in range(here + 1, max(members)) if position not in members):
-        return False
     if not isinstance(before, Product) or before.epilogue is None:
         return False
-    _, *reads = product.places
-    place: Slice = getattr(product, product.sides[0])
-    inputs = [read for read in reads if read[0] == place]
-    if inputs != [(before.epilogue.out, before.places[0][1])]:
-        return False
-    (moved,) = inputs
-    others = [*(read for read in reads if read[0] != place), *way.places.values()]
+    moved = before.epilogue.out, before.places[0][1]
     own = Slice(len(body.function.buffers), 0)
-    if any(overlap(moved, other) for other in others) or any(at.buffer == own.buffer for at, _ in before.places):
+    if getattr(product, product.sides[0]) != moved[0] or moved not in product.places[1:]:
+        return False
+    if any(at.buffer == own.buffer for at, _ in before.places):
         return False
     left: dict[str, Any] = {product.sides[0]: own}
-    there = dataclasses.replace(product, **left)
-    if _finish(body, members, there, way, here):
+    changed = dataclasses.replace(body, thunks=[*body.thunks])
+    if _finish(changed, members, dataclasses.replace(product, **left), way, here) or changed.is_used(moved, index):
         return False
     body.added[:] = [Buffer(max(moved[1], *(buffer.size for buffer in body.added), 0), "temp", None, None)]
     epilogue = dataclasses.replace(before.epilogue, out=own)
     out = own if before.out == before.epilogue.out else before.out
-    body.thunks[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
+    changed.thunks[index] = dataclasses.replace(before, out=out, epilogue=epilogue)
+    body.thunks[:] = changed.thunks
     return True
 
 

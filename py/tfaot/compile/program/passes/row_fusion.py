@@ -13,9 +13,9 @@ Applies to the arithmetic of `elementwise_fusion` in float32 along the last axis
 such as a bias, and for each row. A mask can be repeated for heads or queries, be booleans, or be computed from numbers of rows
 and columns, as that of causal attention. A softmax or its logarithm can have any size. Its exponentials are multiplied by the
 sum's reciprocal, so a result is rounded once more than a quotient. Other rows have 16 values or more. All have at least 4,096
-values, or 1,024 if a row isn't a multiple of 8 values or has more than 1,024: for fewer, XLA's kernels, which have constant
-sizes, are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't apply if something else reads a value in
-between before the last kernel has run, or writes what a kernel reads.
+values, or 500 if a row isn't a multiple of 8 values, or doesn't consist of up to 32 equal pieces of up to 32 values: for fewer,
+XLA's kernels, which have constant sizes, are faster. A kernel alone has 65,536, or 8,192 with exponentials or tanh. Doesn't apply
+if something else reads a value in between before the last kernel has run, or writes what a kernel reads.
 
 The 25 layer norms of BERT-base take 360 instead of 613 µs, of 84,400 (469 instead of 671 at x86-64-v3), and a softmax of 1,536
 rows of 128 37 instead of 231 (67 instead of 137). A log-softmax of 128 rows of 1,024 takes 68 instead of 214 µs (71 instead of
@@ -62,8 +62,8 @@ _SHORTEST = 16
 
 _LEAST = 4096
 """The least number of values for which several kernels become a call: with fewer, XLA's are faster."""
-_LEAST_UNEVEN = 1024
-"""The same for rows that aren't whole vectors, or longer than 1,024: XLA's kernels take two to five times as long for them."""
+_LEAST_UNEVEN = 500
+"""The same for rows that aren't whole vectors, or that `row_sums` can't cut: XLA's kernels take up to five times as long."""
 
 _DEEPEST = 200
 """The most operations one after another."""
@@ -415,8 +415,8 @@ class _Chain:
             return call
         if call.columns < _SHORTEST:
             return None
-        uneven = call.columns % 8 != 0 or call.columns > 1024
-        several = _LEAST_UNEVEN if uneven else _LEAST
+        pieces = any(call.columns % size == 0 for size in range(-(-call.columns // 32), 33))
+        several = _LEAST if call.columns % 8 == 0 and pieces else _LEAST_UNEVEN
         least = several if len(self.members) > 1 else least_alone(formula.operations)
         if call.rows * call.columns >= least:
             return call

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Place, Slice, Thunk, Uses
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Kernel, Place, Slice, Thunk, Uses, walk
 
 if TYPE_CHECKING:
     from tfaot.compile.program.values.graph import Graph
@@ -29,6 +29,11 @@ def is_used(place: Place, after: Iterable[Uses], temporary: Container[int]) -> b
             return True
         rest = [left for part in rest for left in without(part, uses.writes)]
     return bool(rest) and place[0].buffer not in temporary
+
+
+def may_change(thunks: tuple[Thunk, ...], place: Place) -> bool:
+    """Returns whether thunks, or those in them, may write in a place."""
+    return any(overlap(place, change) for thunk in walk(thunks) if not thunk.bodies for change in thunk.uses().changes)
 
 
 def without(place: Place, writes: Sequence[Place]) -> list[Place]:
