@@ -149,6 +149,13 @@ class _Layers:
         by = int(self._rng.integers(1, 4))
         return lambda x: x + tf.gather(x, (tf.range(tf.shape(x)[1]) + by) % tf.shape(x)[1], axis=1)
 
+    def swapped(self) -> Layer:
+        def halves(x: Any) -> Any:
+            half = tf.shape(x)[1] // 2
+            return tf.concat([x[:, half:], x[:, :half]], 1)
+
+        return halves
+
     def best(self) -> Layer:
         return lambda x: x + tf.gather(x, tf.argmax(x[..., 0], 1), axis=1, batch_dims=1)[:, None]
 

@@ -161,7 +161,8 @@ ENDS = "counts places from the end"
 
 def prove(
     programs: tuple[Module, Module],
-    sized: Mapping[int, Mapping[int, int]],
+    buckets: Sequence[tuple[int, int]],
+    sized: Mapping[int, Mapping[int, Count]],
     sizes: Sequence[int],
     valid: bool,
     smallest: Sequence[int],
@@ -172,7 +173,8 @@ def prove(
 
     Args:
       programs: the program for two buckets of each size. The differences of two sizes' buckets aren't the same.
-      sized: by the number of a parameter, its open dimensions, and which size each has.
+      buckets: both buckets of each size.
+      sized: by the number of a parameter, its open dimensions, and how many values of each are right.
       sizes: the numbers of the parameters that are the sizes of a run.
       valid: whether all windows with strides have padding `VALID`.
       smallest: the least of each size.
@@ -182,14 +184,13 @@ def prove(
     Returns:
       For each result, what ends the proof or None, and the number of right values by open dimension.
     """
-    parameters, buckets = [], dict[int, tuple[int, int]]()
+    parameters = []
     for number, shapes in enumerate(zip(programs[0].parameters, programs[1].parameters, strict=True)):
         axes = tuple(
-            Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), Count(size=size))
-            for dim, size in sorted(sized.get(number, {}).items())
+            Axis(dim, (shapes[0].dims[dim], shapes[1].dims[dim]), count)
+            for dim, count in sorted(sized.get(number, {}).items())
         )
         parameters.append(Value(axes, counts=Count(size=sizes.index(number)) if number in sizes else None))
-        buckets |= {axis.count.size: axis.extents for axis in axes if axis.count}
     root = _Walk(programs, buckets, valid, smallest, ends).run(programs[0].entry, programs[1].entry, parameters)
     results = []
     values = root if isinstance(root, tuple) else (root,)
@@ -202,9 +203,9 @@ def prove(
     return results
 
 
-def _whole(axis: Axis, buckets: Mapping[int, tuple[int, int]], of_model: Count | None) -> Count | None:
+def _whole(axis: Axis, buckets: Sequence[tuple[int, int]], of_model: Count | None) -> Count | None:
     """Returns how many values a run has of a dimension along which all are right."""
-    counts = [Count(axis.extents[0] - extents[0], size=size) for size, extents in buckets.items()]
+    counts = [Count(axis.extents[0] - extents[0], size=size) for size, extents in enumerate(buckets)]
     counts = [of_model] if of_model else counts
     return next((count for count in counts if axis.extents == (*map(count.of, buckets[count.size]),)), None)
 
@@ -213,7 +214,7 @@ class _Walk:
     def __init__(
         self,
         programs: tuple[Module, Module],
-        buckets: Mapping[int, tuple[int, int]],
+        buckets: Sequence[tuple[int, int]],
         valid: bool,
         smallest: Sequence[int],
         ends: Mapping[str, Mapping[int, Count]],
@@ -408,7 +409,7 @@ class _Step:
     operands: Sequence[Any]
     computations: tuple[Computation, Computation]
     program: Module
-    buckets: Mapping[int, tuple[int, int]]
+    buckets: Sequence[tuple[int, int]]
     """The open sizes in both programs."""
     valid: bool
     """Whether windows with strides begin at the same places for all sizes."""
@@ -624,7 +625,9 @@ def _elementwise(step: _Step) -> Value:
         if not present:
             continue
         joined = _joined(present)
-        ends = {joined.count} if joined.count else {axis.since for axis in present if axis.since}
+        ends = (
+            {joined.count} if joined.count else {axis.since for axis in present if axis.since and axis.rest is not None}
+        )
         if len(ends) == 1:
             end = ends_of[dim] = ends.pop()
             rests = [_rest(value, {dim: end}) for value in values]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.compile.passes.padding.sized import LOOPS, SHAPES, Form, Sized, Unproven, port_of
+from tfaot.compile.passes.padding.bounded import Bounded
+from tfaot.compile.passes.padding.sized import LOOPS, SHAPES, Form, Unproven, is_size, port_of
 from tfaot.graph.attributes import (
     complete,
 )
@@ -19,7 +20,7 @@ from tfaot.graph.ops import IDENTITIES
 from tfaot.xla.padding import DIFFERS, Count, is_prefix
 
 
-class Numbered(Sized):
+class Numbered(Bounded):
     """Its numbers are those of a run."""
 
     _run: Callable[[Sequence[str], Sequence[int]], list[Any]]
@@ -265,12 +266,6 @@ class Numbered(Sized):
         for count in counts.values():
             number = self._add(node, "Mul", number, self.count(node, count), T=np.dtype("int32"))
         return number
-
-
-def is_size(fetch: str, nodes: Mapping[str, node_def_pb2.NodeDef]) -> bool:
-    """Returns whether a fetch is the size of an output."""
-    name = tensor_name(fetch)[0]
-    return nodes[name].op == "Shape" and name.endswith("/size")
 
 
 _FORM = 24

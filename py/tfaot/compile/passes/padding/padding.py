@@ -8,62 +8,102 @@ runs.
 Loops make as many steps as a run has, and what is reversed, joined, or padded for windows with strides, begins where the run's
 values do. Other values that depend on a size alone come from a table.
 
-Applies if a proof follows the sizes from the inputs to all outputs (`xla/padding.py`), and to written variables. If it doesn't, the
-cuts stay, and the report names the op that ended it. The example `lengths` takes 113 instead of 155 µs for a sentence of 64 tokens
-(Intel Xeon, AVX-512).
+Applies if a proof follows the sizes from the inputs to all outputs (`xla/padding.py`), and to written variables. The report names
+ops at which it ends. Operands of these are cut, XLA bounds the sizes of their results, and the rest of the model begins again with
+the bucket's size. With more than 16 such ops, or where one has effects, such as a loop that writes a variable, all cuts stay. The
+example `lengths` takes 113 instead of 155 µs for a sentence of 64 tokens, and six layers of attention, in whose middle the halves
+of 64 tokens change places, 101 instead of 197 µs (Intel Xeon, AVX-512).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
+from tfaot.compile.passes.padding.bounded import MOST
 from tfaot.compile.passes.padding.masks import Masked
-from tfaot.compile.passes.padding.numbers import is_size
-from tfaot.compile.passes.padding.sized import Unproven, port_of
+from tfaot.compile.passes.padding.sized import Unproven, is_size, port_of
 from tfaot.graph import lowering
 from tfaot.graph.attributes import (
     complete,
     type_attribute,
 )
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import OPEN_SIZE
+from tfaot.graph.ops import OPEN_SIZE, called
 from tfaot.graph.program import Program
 from tfaot.xla import module as xla
 from tfaot.xla.padding import Cause, Count, prove
 
 
 def padding(program: Program) -> int:
-    """Moves the cuts from the inputs to the outputs. Returns whether it did."""
+    """Moves the cuts from the inputs to the outputs. Returns whether it did, for all of the program or for a part."""
     cuts = [node for node in program.graph.node if OPEN_SIZE in node.attr]
     if not cuts:
         return 0
+    bounded: dict[str, str] = {}
+    first: Unproven | None = None
+    while True:
+        padded = _padded(program, cuts, bounded)
+        if isinstance(padded, Padded):
+            break
+        first = first or padded
+        names = _outer(program, padded.node)
+        if not names or names <= bounded.keys() or len(bounded) > MOST:
+            program.missed(program.nodes().get(first.node, cuts[0]), str(first))
+            return 0
+        bounded |= dict.fromkeys(names, str(padded))
+    nodes = program.nodes()
+    for name, reason in bounded.items():
+        program.missed(nodes[name], reason)
+    program.graph.CopyFrom(padded.work.graph)
+    program.origins.update(padded.work.origins)
+    return 1
+
+
+def _padded(program: Program, cuts: Sequence[node_def_pb2.NodeDef], bounded: Collection[str]) -> Padded | Unproven:
+    """Returns the program without cuts, except where it takes or makes values of bounded ops, or why that isn't possible."""
     reverses = any(node.op == "ReverseV2" for node in program.graph.node)
     first: Unproven | None = None
     for other, gathers in itertools.product(("larger", "smaller", "multiple"), (False, True)):
         if first is not None and ((gathers and not reverses) or (other != "larger" and not first.refused)):
             continue
+        padded: Padded | None = None
         try:
             padded = Padded(program, cuts, other)
+            padded.separate(bounded)
             padded.number()
             padded.join()
             if gathers:
                 padded.gather()
             padded.mask()
             padded.cut()
+            padded.restore()
         except Unproven as error:
+            if padded is not None:
+                error.node = padded.work.origins.get(error.node, error.node)
             first = first or error
             continue
-        program.graph.CopyFrom(padded.work.graph)
-        program.origins.update(padded.work.origins)
-        return 1
+        return padded
     assert first is not None
-    program.missed(program.nodes().get(first.node, cuts[0]), str(first))
-    return 0
+    return first
+
+
+def _outer(program: Program, name: str) -> set[str]:
+    """Returns the program's node that is, or calls, a node where the proof ends; of none, no node."""
+    nodes = program.nodes()
+    if name in nodes:
+        return {name}
+    functions = {
+        function.signature.name
+        for function in program.graph.library.function
+        if any(node.name == name for node in function.node_def)
+    }
+    callers = {node.name for node in nodes.values() if functions & {*called(node)}}
+    return callers if name and len(callers) == 1 else set()
 
 
 _RESHAPING = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
@@ -155,6 +195,7 @@ class Padded(Masked):
         sizes = [names.index(port_of(size)) for size in self._sizes]
         results = prove(
             (modules[0], modules[1]),
+            [*zip(self._buckets, self._others, strict=True)],
             sized,
             sizes,
             valid=not self._pads_windows(),

@@ -55,8 +55,8 @@ class Sized:
         self.work = Program(graph_pb2.GraphDef(), program.feeds, program.fetches)
         self.work.graph.CopyFrom(program.graph)
         nodes = program.nodes()
-        self._inputs: dict[str, dict[int, int]] = {}
-        """By feed, the dimensions that have a size, and which one."""
+        self._inputs: dict[str, dict[int, Count]] = {}
+        """By feed, the dimensions that have a size, and how many values a run has."""
         sizes, smallest = dict[str, int](), dict[str, int]()
         self._sizes: list[str] = []
         for cut in cuts:
@@ -68,7 +68,7 @@ class Sized:
             for axis in (axis for axis in range(len(ends)) if not mask >> axis & 1):
                 sizes.setdefault(ends[axis], shape[axis] or 0)
                 smallest[ends[axis]] = cut.attr[LEAST_SIZES].list.i[axis] if LEAST_SIZES in cut.attr else 1
-                self._inputs[feed][axis] = [*sizes].index(ends[axis])
+                self._inputs[feed][axis] = Count(size=[*sizes].index(ends[axis]))
         self._sizes = [*sizes]
         self._buckets = (*sizes.values(),)
         self._smallest = (*map(smallest.__getitem__, sizes),)
@@ -130,7 +130,8 @@ class Sized:
         for feed, axes in self._inputs.items():
             name = feed if ":" in feed else f"{feed}:0"
             shape = tuple(
-                sizes[axes[axis]] if axis in axes else dim for axis, dim in enumerate(feeds[name].shape or ())
+                max(axes[axis].of(sizes[axes[axis].size]), 0) if axis in axes else dim
+                for axis, dim in enumerate(feeds[name].shape or ())
             )
             feeds[name] = dataclasses.replace(feeds[name], shape=shape)
         program = Program(graph_pb2.GraphDef(), feeds, self.work.fetches)
@@ -292,7 +293,7 @@ class Sized:
             results = [shapes[tensor] for tensor in self._results(node.name, shapes)]
             if node.name in made or node.name in fed or has_effects(node.op) or node.op in _ENTERS or not results:
                 continue
-            if any(result.dtype in _HANDLES for result in results):
+            if any(result.dtype in HANDLES for result in results):
                 continue
             if node.op in SHAPES:
                 if any(complete(shapes[port_of(operand)].shape) is None for operand in node.input if operand[0] != "^"):
@@ -381,7 +382,7 @@ _LISTS = frozenset({*IDENTITIES, *LOOPS, "TensorListSetItem"})
 
 SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 _ENTERS = frozenset({"Placeholder", "PlaceholderWithDefault", "VarHandleOp", "_Arg"})
-_HANDLES = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
+HANDLES = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
 
 
 def _others(buckets: Sequence[int], kind: str) -> tuple[int, ...]:
@@ -414,3 +415,9 @@ def port_of(operand: str) -> str:
     """Returns the tensor that an operand names, always with its port."""
     name, port = tensor_name(operand)
     return f"{name}:{port}"
+
+
+def is_size(fetch: str, nodes: Mapping[str, node_def_pb2.NodeDef]) -> bool:
+    """Returns whether a fetch is the size of an output."""
+    name = tensor_name(fetch)[0]
+    return nodes[name].op == "Shape" and name.endswith("/size")
