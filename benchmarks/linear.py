@@ -66,7 +66,7 @@ def main() -> None:
         kernels = linear_test.library(Path(folder), level, "-O3")
     kernels.Time.restype = ctypes.c_double
     kernels.Flush()
-    names = ("Cholesky", "solve", "triangular", "QR", "eigh", "SVD")
+    names = ("Cholesky", "LU", "solve", "inverse", "triangular", "QR", "eigh", "SVD")
     for dtype, letter in ((np.float32, "s"), (np.float64, "d")):
         print(f"| {np.dtype(dtype).name} | {' | '.join(f'{name}, µs | / LAPACK' for name in names)} |")
         print("|---" * (2 * len(names) + 1) + "|")
@@ -84,7 +84,7 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
     x = normal((size, size)).astype(dtype)
     positive = (x @ x.T + size * np.eye(size)).astype(dtype)
     symmetric, lower = x + x.T, np.tril(positive)
-    column = normal((size, 1)).astype(dtype)
+    column, identity = normal((size, 1)).astype(dtype), np.eye(size, dtype=dtype)
     fortran = {id(matrix): np.asfortranarray(matrix) for matrix in (x, positive, symmetric, lower, column)}
     count = max(1, 3_000_000 // (size**3 + 1000))
 
@@ -112,7 +112,7 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
 
         return once
 
-    def theirs(name: str, *operands: Any, **options: Any) -> Callable[[], float]:
+    def theirs(name: str, *operands: Any, then: str = "", **options: Any) -> Callable[[], float]:
         function = getattr(lapack, letter + name)
         matrices = [fortran[id(operand)] for operand in operands]
 
@@ -120,8 +120,8 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
             start = time.process_time()
             for _ in range(count):
                 result = function(*matrices, **options)
-                if name == "geqrf":
-                    getattr(lapack, f"{letter}orgqr")(result[0], result[1])
+                if then:
+                    getattr(lapack, letter + then)(result[0], result[1])
             return (time.process_time() - start) / count
 
         return once
@@ -129,13 +129,15 @@ def measured(kernels: ctypes.CDLL, dtype: np.dtype[Any], letter: str, size: int)
     packed, tau = linear_test.Call(kernels, Linear("Reflectors", size, size), x[None]).run()
     pairs = (
         (ours((Linear("Cholesky", size, size), (positive,))), theirs("potrf", positive, lower=1)),
+        (ours((Linear("Lu", size, size), (x,))), theirs("getrf", x)),
         (ours((Linear("Solve", size, size, 1), (x, column))), theirs("gesv", x, column)),
+        (ours((Linear("Solve", size, size, size), (x, identity))), theirs("getrf", x, then="getri")),
         (ours((Linear("Triangle", size, size, size), (lower, x))), theirs("trtrs", lower, x, lower=1)),
         (
             ours(
                 (Linear("Reflectors", size, size), (x,)), (Linear("Orthogonal", size, size, size), (packed[0], tau[0]))
             ),
-            theirs("geqrf", x),
+            theirs("geqrf", x, then="orgqr"),
         ),
         (ours((Linear("Eigen", size, size), (symmetric,))), theirs("syevd", symmetric)),
         (ours((Linear("Singular", size, size), (x,))), theirs("gesdd", x)),

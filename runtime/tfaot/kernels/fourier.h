@@ -201,6 +201,15 @@ struct Roots<7> {
       0.78183148246802980871, 0.97492791218182360702, 0.43388373911755812048};
 };
 template <>
+struct Roots<9> {
+  static constexpr double kCos[] = {0.76604444311897803520,
+                                    0.17364817766693034885, -0.5,
+                                    -0.93969262078590838405};
+  static constexpr double kSin[] = {
+      0.64278760968653932632, 0.98480775301220805937, 0.86602540378443864676,
+      0.34202014332566873304};
+};
+template <>
 struct Roots<11> {
   static constexpr double kCos[] = {
       0.84125353283118116886, 0.41541501300188642553, -0.14231483827328514044,
@@ -409,22 +418,31 @@ TFAOT_NOINLINE void LineStage(std::int64_t length, std::int64_t step,
   }
 }
 
-// Transforms `length` complex vectors. Uses both arrays, and returns the one
-// that has the result. Moves `roots` behind those that it uses.
+// Where a transform goes on: its next stage, the length that is left, and how
+// many transforms of this length are interleaved.
+struct Progress {
+  int stage;
+  std::int64_t left;
+  std::int64_t step;
+};
+
+// Transforms complex vectors. Uses both arrays, and returns the one that has
+// the result. Moves `roots` behind those that it uses.
 template <typename V, bool kLine = false, typename T>
-T* TransformLanes(const Fourier& fourier, std::int64_t length, const T*& roots,
-                  T* from, T* to) {
-  std::int64_t left = length, step = 1;
+T* TransformLanes(const Fourier& fourier, Progress at, const T*& roots, T* from,
+                  T* to) {
+  auto& [next, left, step] = at;
+  const std::int64_t length = left * step;
   const auto stage = [&](auto radix) {
     constexpr int kRadix = decltype(radix)::value;
     if constexpr (kLine) {
-      LineStage<kRadix, V>(left, step, length, roots, from, to);
+      LineStage<kRadix, V>(at.left, at.step, length, roots, from, to);
     } else {
-      Stage<kRadix, V>(left, step, roots, from, to);
+      Stage<kRadix, V>(at.left, at.step, roots, from, to);
     }
   };
-  for (int i = 0; i < fourier.stages; ++i) {
-    const int radix = fourier.radices[i];
+  for (; next < fourier.stages; ++next) {
+    const int radix = fourier.radices[next];
     switch (radix) {
 #define TFAOT_STAGE(kRadix)                       \
   case kRadix:                                    \
@@ -466,6 +484,132 @@ TFAOT_INLINE Complex<V> Changed(Complex<V> value, const Change<T>& change) {
   return {swapped.re * scale, swapped.im * scale};
 }
 
+// The first stage of TransformOne, from complex values.
+template <int kRadix, typename V, typename T>
+TFAOT_INLINE void FirstStage(std::int64_t length, const T* roots, const T* in,
+                             const Change<T>& into, T* to) {
+  constexpr int kSize = 2 * kCount<V>;
+  const std::int64_t parts = length / kRadix;
+  for (std::int64_t part = 0; part < parts; ++part, to += kSize * kRadix) {
+    Complex<V> values[kRadix];
+#pragma GCC unroll 8
+    for (int k = 0; k < kRadix; ++k) {
+      values[k] = Changed(Split<V>(in + kSize * (part + parts * k)), into);
+    }
+    Butterfly<kRadix, V>::Run(values);
+#pragma GCC unroll 8
+    for (int k = 0; k < kRadix; ++k) {
+      if (part > 0 && k > 0) {
+        const T* root = roots + 2 * ((kRadix - 1) * part + k - 1);
+        values[k] = values[k] * Complex<V>{All<V>(root[0]), All<V>(root[1])};
+      }
+      Store(to + kSize * k, values[k].re);
+      Store(to + kSize * k + kCount<V>, values[k].im);
+    }
+  }
+}
+
+// The first of TransformReal's stages. The parts of kRadix real values have
+// conjugate results in pairs, of which it keeps one.
+template <int kRadix, typename V, typename T>
+TFAOT_NOINLINE void RealStage(std::int64_t length, const T* roots,
+                              const T* from, T* to) {
+  constexpr int kHalf = (kRadix - 1) / 2;
+  const std::int64_t parts = length / kRadix;
+  const std::int64_t apart = parts * (kHalf + 1);
+  for (std::int64_t i = 0; i < parts; i += kCount<V>) {
+    const std::int64_t part = std::min(i, parts - kCount<V>);
+    V sums[kHalf], differences[kHalf];
+    const V first = LoadAs<V>(from + part);
+    V total = first;
+#pragma GCC unroll 6
+    for (int k = 0; k < kHalf; ++k) {
+      const V a = LoadAs<V>(from + parts * (k + 1) + part);
+      const V b = LoadAs<V>(from + parts * (kRadix - 1 - k) + part);
+      sums[k] = a + b;
+      differences[k] = b - a;
+      total = total + sums[k];
+    }
+    T block[2][(kHalf + 1) * kCount<V>];
+    Store(block[0], total);
+    Store(block[1], V{});
+#pragma GCC unroll 6
+    for (int j = 1; j <= kHalf; ++j) {
+      Complex<V> value = {first, V{}};
+#pragma GCC unroll 6
+      for (int k = 0; k < kHalf; ++k) {
+        const int turn = (k + 1) * j % kRadix;
+        if (turn == 0) {
+          value.re = value.re + sums[k];
+          continue;
+        }
+        const bool beyond = turn > kHalf;
+        const int place = (beyond ? kRadix - turn : turn) - 1;
+        const double sine = Roots<kRadix>::kSin[place];
+        value.re =
+            MultiplyAdd(All<V>(static_cast<T>(Roots<kRadix>::kCos[place])),
+                        sums[k], value.re);
+        value.im = MultiplyAdd(All<V>(static_cast<T>(beyond ? -sine : sine)),
+                               differences[k], value.im);
+      }
+      const T* root = roots + 2 * parts * (j - 1) + part;
+      value = value * Complex<V>{LoadAs<V>(root), LoadAs<V>(root + parts)};
+      Store(block[0] + kCount<V> * j, value.re);
+      Store(block[1] + kCount<V> * j, value.im);
+    }
+    for (int half = 0; half < 2; ++half) {
+      Transpose(block[half], std::int64_t{kCount<V>}, std::int64_t{kHalf + 1},
+                std::int64_t{kCount<V>}, to + (kHalf + 1) * part + apart * half,
+                std::int64_t{kHalf + 1});
+    }
+  }
+}
+
+// Transforms an odd number of real values, for which TransformLine has stages.
+// `out` can be `in`. `work` has room for twice as many complex values.
+template <typename V, typename T>
+void TransformReal(const Fourier& fourier, const T* roots, const T* in, T* out,
+                   T scale, T* work) {
+  const std::int64_t length = fourier.size;
+  const int radix = fourier.radices[0], kept = (radix + 1) / 2;
+  const std::int64_t parts = length / radix, apart = parts * kept;
+  switch (radix) {
+#define TFAOT_STAGE(kRadix)                        \
+  case kRadix:                                     \
+    RealStage<kRadix, V>(length, roots, in, work); \
+    break;
+    TFAOT_STAGE(3)
+    TFAOT_STAGE(5)
+    TFAOT_STAGE(7)
+    TFAOT_STAGE(9)
+    TFAOT_STAGE(11)
+    TFAOT_STAGE(13)
+#undef TFAOT_STAGE
+    default:
+      break;
+  }
+  roots += 2 * (radix - 1) * parts;
+  const T* const re = TransformLanes<V, true>(fourier, {1, parts, kept}, roots,
+                                              work, work + 2 * length);
+  const T* const im = re + apart;
+  // Result radix * i + j is value i of transform j, and the others are
+  // conjugates.
+  const auto put = [&](std::int64_t to, std::int64_t from, T sign) {
+    out[2 * to] = re[from] * scale;
+    out[2 * to + 1] = im[from] * sign;
+  };
+  for (std::int64_t i = 0; radix * i <= length / 2; ++i) {
+    const std::int64_t left = length / 2 - radix * i;
+    for (int j = 0; j < std::min<std::int64_t>(kept, left + 1); ++j) {
+      put(radix * i + j, kept * i + j, scale);
+    }
+    for (int j = kept; j < std::min<std::int64_t>(radix, left + 1); ++j) {
+      put(radix * i + j, kept * (parts - 1 - i) + radix - j, -scale);
+    }
+  }
+  out[1] = 0;
+}
+
 // Transforms one array of `length` complex values, a multiple of the lanes.
 // Lane l has the values l, l + lanes, and so on. `out` can be `in`. `work` has
 // room for twice as many complex values.
@@ -475,13 +619,22 @@ void TransformOne(const Fourier& fourier, std::int64_t length, const T* roots,
                   const Change<T>& outof, T* work) {
   constexpr int kSize = kCount<V>;
   const std::int64_t parts = length / kSize;
-  for (std::int64_t i = 0; i < parts; ++i) {
-    const Complex<V> value = Changed(Split<V>(in + 2 * kSize * i), into);
-    Store(work + 2 * kSize * i, value.re);
-    Store(work + 2 * kSize * i + kSize, value.im);
+  const int radix = fourier.radices[0];
+  Progress at = {0, parts, 1};
+  if (radix == 8 || radix == 4) {
+    const auto stage = radix == 8 ? FirstStage<8, V, T> : FirstStage<4, V, T>;
+    stage(parts, roots, in, into, work);
+    at = {1, parts / radix, radix};
+    roots += 2 * (radix - 1) * at.left;
+  } else {
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const Complex<V> value = Changed(Split<V>(in + 2 * kSize * i), into);
+      Store(work + 2 * kSize * i, value.re);
+      Store(work + 2 * kSize * i + kSize, value.im);
+    }
   }
   const T* result =
-      TransformLanes<V>(fourier, parts, roots, work, work + 2 * length);
+      TransformLanes<V>(fourier, at, roots, work, work + 2 * length);
   // A transform over lanes for each part of the result, for as many as there
   // are lanes.
   for (std::int64_t first = 0; first < parts; first += kSize) {
@@ -590,8 +743,8 @@ void TransformLine(const Fourier& fourier, const T* roots, const T* in, T* out,
     work[i] = value.re;
     work[length + i] = value.im;
   }
-  const T* result =
-      TransformLanes<V, true>(fourier, length, roots, work, work + 2 * length);
+  const T* result = TransformLanes<V, true>(fourier, {0, length, 1}, roots,
+                                            work, work + 2 * length);
   for (i = 0; i + kSize <= length; i += kSize) {
     const Complex<V> value = {LoadAs<V>(result + i),
                               LoadAs<V>(result + length + i)};
@@ -613,7 +766,7 @@ T* TransformAcross(const Fourier& fourier, const T* roots, T* work) {
   constexpr int kSize = kCount<V>;
   const std::int64_t length = fourier.size, padded = fourier.padded;
   if (fourier.method == Fourier::Method::kAcross) {
-    return TransformLanes<V>(fourier, length, roots, work,
+    return TransformLanes<V>(fourier, {0, length, 1}, roots, work,
                              work + 2 * kSize * length);
   }
   const T* chirp = roots;
@@ -635,10 +788,10 @@ T* TransformAcross(const Fourier& fourier, const T* roots, T* work) {
   std::fill(work + 2 * kSize * length, work + 2 * kSize * padded, T{0});
   T* other = work + 2 * kSize * padded;
   const T* stages = roots;
-  T* result = TransformLanes<V>(fourier, padded, stages, work, other);
+  T* result = TransformLanes<V>(fourier, {0, padded, 1}, stages, work, other);
   multiply(result, spectrum, padded, true);
   stages = roots;
-  result = TransformLanes<V>(fourier, padded, stages, result,
+  result = TransformLanes<V>(fourier, {0, padded, 1}, stages, result,
                              result == work ? other : work);
   // The inverse transform's result has its parts swapped.
   for (std::int64_t i = 0; i < length; ++i) {
@@ -812,6 +965,16 @@ void TransformLast(const Fourier& fourier, const T* roots, std::int64_t rows,
                      work);
     for (std::int64_t r = 0; r < rows && forward; ++r) {
       AfterPairs<V>(half, pairs, data + r * step);
+    }
+    return;
+  }
+  if (forward && fourier.method == Fourier::Method::kLine) {
+    const auto transform = fourier.lanes == kCount<V>
+                               ? TransformReal<V, T>
+                               : TransformReal<Half<T>, T>;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* const row = data + r * step;
+      transform(fourier, roots, row, row, outof.scale, work);
     }
     return;
   }

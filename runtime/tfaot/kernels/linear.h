@@ -380,16 +380,9 @@ struct Triangle {
   }
 };
 
-// Whether to multiply by 1 / by instead of dividing.
-template <typename T>
-TFAOT_INLINE bool HasInverse(T by) {
-  return Size(by) > std::numeric_limits<Real<T>>::min() &&
-         Size(by) < 1 / std::numeric_limits<Real<T>>::min();
-}
-
 template <typename T>
 TFAOT_INLINE void DivideRow(std::int64_t count, T by, T* row) {
-  if (HasInverse(by)) {
+  if (HasInverse(Size(by))) {
     ScaleRow(count, Quotient(FromParts<T>(1, 0), by), row);
   } else {
     for (std::int64_t j = 0; j < count; ++j) row[j] = Quotient(row[j], by);
@@ -731,6 +724,14 @@ template <typename T>
 void RunSolve(std::int64_t size, std::int64_t columns, T* a,
               std::int64_t* pivots, const Context<T>& context) {
   const Matrix<T> matrix = {a, size}, b = {a + size * size, columns};
+  if constexpr (!kIsComplex<T>) {
+    // Of 4 rows or fewer, loops are as fast.
+    if (size > 4 && size <= kSmall && columns <= kFewColumns) {
+      const auto run =
+          size <= 8 ? SmallSystem<T, 8>::Run : SmallSystem<T, kSmall>::Run;
+      return run(size, columns, a, b.data);
+    }
+  }
   DecomposeLu(size, size, matrix, pivots, context);
   SwapRows(size, pivots, columns, b);
   SolveTriangle(size, columns, {matrix, true, false, true}, b, context);

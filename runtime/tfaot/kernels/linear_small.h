@@ -1,5 +1,5 @@
-// Real matrices of up to 16 rows, in registers. All loops are unrolled, and a
-// matrix is filled up to the next of a few sizes.
+// Real matrices of up to 16 rows, in vectors of constant number. Most loops are
+// unrolled, and a matrix is filled up to the next of a few sizes.
 //
 // Nothing here allocates or has state.
 #ifndef TFAOT_KERNELS_LINEAR_SMALL_H_
@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "tfaot/kernels/complex.h"
@@ -26,6 +28,13 @@ TFAOT_INLINE void Unrolled(const Run& run) {
   }
 }
 #define TFAOT_EACH(index) [&](auto index) __attribute__((always_inline))
+
+// Whether to multiply by 1 / by instead of dividing.
+template <typename T>
+TFAOT_INLINE bool HasInverse(T by) {
+  return std::abs(by) > std::numeric_limits<T>::min() &&
+         std::abs(by) < 1 / std::numeric_limits<T>::min();
+}
 
 template <int kLane>
 struct Only {
@@ -140,6 +149,142 @@ TFAOT_NOINLINE void SolveSmall(std::int64_t size, std::int64_t columns,
     });
   }
 }
+
+// Right sides, up to which a small system's columns are its vectors.
+constexpr std::int64_t kFewColumns = 4;
+
+// Linear systems of up to kSize rows, of which each lane has one.
+template <typename T, int kSize>
+struct SmallSystem {
+  using V = typename SmallRow<T, kSize>::V;
+  static constexpr int kWidth = kCount<V>;
+  static constexpr int kVectors = SmallRow<T, kSize>::kVectors;
+  static constexpr std::int64_t kStride = kWidth * kVectors;
+
+  // The numbers of the lanes from kWidth * part on.
+  static TFAOT_INLINE V Lanes(int part) {
+    V lanes;
+    for (int i = 0; i < kWidth; ++i) {
+      lanes[i] = static_cast<T>(kWidth * part + i);
+    }
+    return lanes;
+  }
+  template <int kStep>
+  struct Across {
+    static constexpr int At(int lane, int) { return lane ^ kStep; }
+  };
+  // Keeps the larger values, and the smaller numbers of equal ones.
+  static TFAOT_INLINE void Keep(V value, V number, V& most, V& at) {
+    const auto better = (value > most) | ((value == most) & (number < at));
+    most = better ? value : most;
+    at = better ? number : at;
+  }
+  template <int kStep>
+  static TFAOT_INLINE void KeepAcross(V& most, V& at) {
+    if constexpr (kStep > 0) {
+      using Lane = Order<V, Across<kStep>>;
+      Keep(Shuffled(most, most, Lane()), Shuffled(at, at, Lane()), most, at);
+      KeepAcross<kStep / 2>(most, at);
+    }
+  }
+  // Returns the first of the largest values from `first` on; NaN is small.
+  static TFAOT_INLINE std::int64_t Largest(std::int64_t first,
+                                           std::int64_t size, const T* column) {
+    const V begin = All<V>(static_cast<T>(first));
+    const V end = All<V>(static_cast<T>(size));
+    V most = All<V>(T{-1}), at = begin;
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const V lanes = Lanes(v), x = LoadAs<V>(column + v * kWidth);
+      const V large = Max(x < V{} ? -x : x, V{});
+      Keep((lanes >= begin) & (lanes < end) ? large : All<V>(T{-1}), lanes,
+           most, at);
+    }
+    KeepAcross<kWidth / 2>(most, at);
+    return static_cast<std::int64_t>(at[0]);
+  }
+
+  // Makes the matrix of the first `size` columns upper triangular. What is
+  // below the diagonal doesn't matter then.
+  static TFAOT_NOINLINE void Eliminate(std::int64_t size, std::int64_t count,
+                                       T* w) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      T* const column = w + i * kStride;
+      const std::int64_t pivot = Largest(i, size, column);
+      const V here = All<V>(static_cast<T>(i));
+      const V there = All<V>(static_cast<T>(pivot));
+      const auto swapped = [&](const T* x, int v) {
+        const V lanes = Lanes(v), value = LoadAs<V>(x + v * kWidth);
+        const V other = lanes == there ? All<V>(x[i]) : value;
+        return lanes == here ? All<V>(x[pivot]) : other;
+      };
+      const T by = column[pivot];
+      const bool has_inverse = HasInverse(by), divides = by != 0;
+      const V inverse = All<V>(1 / by);
+      V factors[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const V value = swapped(column, v);
+        factors[v] = has_inverse ? value * inverse
+                     : divides   ? value / All<V>(by)
+                                 : value;
+      }
+      column[i] = by;
+      for (std::int64_t c = i + 1; c < count; ++c) {
+        T* const x = w + c * kStride;
+        const V factor = All<V>(-x[pivot]);
+        V values[kVectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          const V value = swapped(x, v);
+          const V rest = MultiplyAdd(factor, factors[v], value);
+          values[v] = Lanes(v) > here ? rest : value;
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) Store(x + v * kWidth, values[v]);
+      }
+    }
+  }
+
+  // Solves the upper triangular system of the first `size` columns for the
+  // others.
+  static TFAOT_NOINLINE void Solve(std::int64_t size, std::int64_t count,
+                                   T* w) {
+    for (std::int64_t k = size - 1; k >= 0; --k) {
+      const T* const column = w + k * kStride;
+      const T by = column[k], inverse = 1 / by;
+      const bool has_inverse = HasInverse(by);
+      const V here = All<V>(static_cast<T>(k));
+      for (std::int64_t c = size; c < count; ++c) {
+        T* const x = w + c * kStride;
+        const T solved = has_inverse ? x[k] * inverse : x[k] / by;
+        V values[kVectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          const V lanes = Lanes(v), value = LoadAs<V>(x + v * kWidth);
+          const V rest = MultiplyAdd(All<V>(-solved),
+                                     LoadAs<V>(column + v * kWidth), value);
+          values[v] = lanes < here    ? rest
+                      : lanes == here ? All<V>(solved)
+                                      : value;
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) Store(x + v * kWidth, values[v]);
+      }
+    }
+  }
+
+  // Replaces b[size][columns] by the solution of a[size][size] * x = b.
+  static void Run(std::int64_t size, std::int64_t columns, const T* a, T* b) {
+    T w[(kSmall + kFewColumns) * kStride] = {};
+    T* const right = w + size * kStride;
+    Transpose(a, size, size, size, w, kStride);
+    Transpose(b, columns, size, columns, right, kStride);
+    Eliminate(size, size + columns, w);
+    Solve(size, size + columns, w);
+    Transpose(right, kStride, columns, size, b, columns);
+  }
+};
 
 #undef TFAOT_EACH
 
