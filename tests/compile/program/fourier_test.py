@@ -125,6 +125,16 @@ class MarksTest(unittest.TestCase):
         self.assertEqual(placed(function, other, "x86-64"), (function, {}))
 
 
+class PlanTest(unittest.TestCase):
+    """Plans."""
+
+    def test_tables(self) -> None:
+        """Protects transforms of one value: each has a table, as the compiler has no symbol for a constant without bytes."""
+        for kind, rows, length in itertools.product(KINDS, (1, 64), (1, 2, 3)):
+            for plan in along(kind, False, rows, [length], 8, 4):
+                self.assertTrue(plan.roots().size, plan)
+
+
 class FourierTest(unittest.TestCase):
     """The kernels at each level."""
 

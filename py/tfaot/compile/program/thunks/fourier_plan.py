@@ -54,7 +54,7 @@ class Plan:
             return "Direct" if self.size <= _LONGEST_DIRECT else "Chirp"
         if self._narrowed and not (many and self.size < 4 * self.widest):
             return "One"
-        if many:
+        if many and radices:
             return "Across"
         return "Line" if radices and self.size >= max(radices) * self._half else "Direct"
 
