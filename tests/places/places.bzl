@@ -149,6 +149,8 @@ FULL = {
     "//examples/jax:flax_nnx_aot train": {"epilogues": 1, "row_fusion": 1, "elementwise_fusion": 2, "reduce_as_matmul": 6, "x86-64-v3": 48, "x86-64-v4": 48},
     "//examples/jax:numpyro_hmc_aot": {"elementwise_fusion": 1, "x86-64-v3": 161, "x86-64-v4": 161},
     "//examples/jax:pitch_aot": {"row_fusion": 2, "x86-64-v3": 6, "x86-64-v4": 6},
+    "//examples/jax:vit_aot predict": {"epilogues": 2, "row_fusion": 6, "transposes": 3, "elementwise_fusion": 2, "x86-64-v3": 13, "x86-64-v4": 13},
+    "//examples/jax:vit_aot train": {"epilogues": 2, "transpose_folding": 6, "row_fusion": 5, "transposes": 7, "elementwise_fusion": 15, "x86-64-v3": 77, "x86-64-v4": 77},
     "//examples/study:conv_fc_adam_aot": {"epilogues": 2, "row_fusion": 1, "column_reduction": 2, "filter_gradients": 1, "elementwise_fusion": 5, "row_sums": 1, "x86-64-v3": 15, "x86-64-v4": 15},
     "//examples/study:conv_fc_batchnorm_adam_aot": {"epilogues": 2, "row_fusion": 1, "column_reduction": 6, "filter_gradients": 1, "elementwise_fusion": 8, "row_sums": 2, "x86-64-v3": 23, "x86-64-v4": 23},
     "//examples/study:conv_fc_batchnorm_aot": {"epilogues": 3, "row_fusion": 1, "column_reduction": 6, "filter_gradients": 1, "elementwise_fusion": 1, "row_sums": 2, "x86-64-v3": 21, "x86-64-v4": 21},
