@@ -51,6 +51,9 @@ OPEN = """
     tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'VALID')
     tf.nn.conv1d(tf.expand_dims(X, 2), tf.ones([3, 1, 2]), 2, 'SAME')
     tf.where(tf.transpose(X) > 0)
+    tf.abs(tf.signal.rfft(tf.transpose(X), [4]))
+    tf.math.real(tf.signal.ifft2d(tf.reshape(tf.complex(tf.transpose(X), 1.0), [-1, 3, 1])))
+    tf.abs(tf.signal.rfft(tf.ones_like(tf.transpose(X))))
     tf.function(lambda x: tf.concat([x, tf.ones_like(x)], 1))(X)
     tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x + tf.cumsum(x, 1)), (0, X))[1]
 """

@@ -47,11 +47,13 @@ def for_xla(program: Program) -> int:
         data, *lengths = operands(node)
         sizes = shape(data)
         values = [value_of(nodes, name) for name in lengths]
-        if sizes is None or None in sizes or any(value is None for value in values):
+        rank = _RANKS[match[3]]
+        if sizes is None or None in sizes[-rank:] or any(value is None for value in values):
             raise TfaotError(
-                f"{node.name}: {node.op} of a size that is known only at run time",
-                exists=f"an input of shape {list(sizes) if sizes is not None else 'of unknown rank'}",
-                do="give the model fixed sizes along all axes, not only the transform's, and a constant fft_length",
+                f"{node.name}: {node.op} along a size that is known only at run time",
+                exists="an input " + (f"of shape {list(sizes)}" if sizes is not None else "whose rank isn't known"),
+                do=f"give the input a fixed size along {'its last axis' if rank == 1 else f'its last {rank} axes'}, "
+                "and the transform a constant fft_length",
             )
         constants = [[int(size) for size in value.ravel()] for value in values if value is not None]
         transform = _Transform.of(match, [size or 0 for size in sizes], constants)
@@ -85,46 +87,60 @@ class _Transform:
         """Returns the transform in terms of its input, and adds the orders of its marks to `orders`."""
         import tensorflow as tf
 
+        # The sizes of other axes may be known only at run time.
+        outer = [size or tf.shape(x)[axis] for axis, size in enumerate(x.shape[: -len(self.lengths)])]
         x = self._sized(x)
         row = self.lengths[-1] // 2 + 1
+        rows = [*outer, *x.shape[len(outer) : -1]]
         if self.kind == "RealToComplex":
             # Complex values are padded in half of the time of real ones.
-            outer = [(0, 0)] * (x.shape.rank - 1)
-            x = tf.pad(x, [*outer, (0, self.lengths[-1] % 2)])
-            pairs = tf.reshape(x, [*x.shape[:-1], -1, 2])
+            x = _longer(x, self.lengths[-1] % 2)
+            pairs = tf.reshape(x, [*rows, x.shape[-1] // 2, 2])
             x = tf.complex(pairs[..., 0], pairs[..., 1])
-            x = tf.pad(x, [*outer, (0, row - x.shape[-1])])
+            x = _longer(x, row - x.shape[-1])
         if 0 not in x.shape:
             x = self._marked(x, orders)
         if self.kind == "ComplexToReal":
             pairs = tf.stack([tf.math.real(x), tf.math.imag(x)], -1)
-            x = tf.reshape(pairs, [*x.shape[:-1], 2 * row])[..., : self.lengths[-1]]
+            x = tf.reshape(pairs, [*rows, 2 * row])[..., : self.lengths[-1]]
         return x
 
     def _sized(self, x: Any) -> Any:
         """Cuts off or adds zeros, so that the axes have their lengths."""
         import tensorflow as tf
 
-        wanted = [*x.shape[: -len(self.lengths)], *self.lengths]
+        wanted = [*self.lengths]
         if self.kind == "ComplexToReal":
             wanted[-1] = self.lengths[-1] // 2 + 1
-        x = x[tuple(slice(0, size) for size in wanted)]
-        return tf.pad(x, [(0, size - has) for size, has in zip(wanted, x.shape, strict=True)])
+        part: Any = (..., *map(slice, wanted))
+        x = x[part]
+        missing = [(0, size - has) for size, has in zip(wanted, x.shape[-len(wanted) :], strict=True)]
+        return tf.pad(x, [(0, 0)] * (x.shape.rank - len(wanted)) + missing)
 
     def _marked(self, x: Any, orders: dict[str, Any]) -> Any:
         import tensorflow as tf
         from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-        sizes = [*x.shape]
-        axis = max(range(len(sizes)), key=lambda axis: (sizes[axis] > 1, axis))
+        if math.prod(self.lengths) == 1:
+            return tf.identity(x)
+        axis = max(axis for axis, size in enumerate(x.shape) if size is not None and size > 1)  # one of the transform's
         numbers = (marks.FOURIER, marks.KINDS.index(self.kind), int(self.inverse), *self.lengths)
         name = "_".join(["tfaot_fourier", x.dtype.name, *map(str, numbers[1:])])
-        if math.prod(sizes) == 1:
-            return tf.reshape(x, sizes)
         if name not in orders:
             with tf.init_scope():
                 orders[name] = marks.order(name, numbers, x.dtype)
-        # XLA sorts constants itself.
-        (x,) = gen_xla_ops.xla_optimization_barrier([x])
+        # XLA sorts constants itself. A barrier can't have an axis of an unknown size, so what is behind it is added: nothing.
+        if None in x.shape:
+            (nothing,) = gen_xla_ops.xla_optimization_barrier([tf.constant(complex(-0.0, -0.0), x.dtype)])
+            x += nothing
+        else:
+            (x,) = gen_xla_ops.xla_optimization_barrier([x])
         (result,) = gen_xla_ops.xla_variadic_sort([x], axis, comparator=name, is_stable=False)
         return result
+
+
+def _longer(x: Any, count: int) -> Any:
+    """Adds zeros to the last axis."""
+    import tensorflow as tf
+
+    return tf.pad(x, [(0, 0)] * (x.shape.rank - 1) + [(0, count)])

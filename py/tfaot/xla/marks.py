@@ -71,7 +71,7 @@ def order(name: str, numbers: Sequence[int], dtype: Any) -> function_pb2.Functio
 def numbers(module: Module, order: Computation) -> tuple[int, ...] | None:
     """Returns the numbers of a mark, given its order, or None if it is another one. They are empty if XLA has changed them."""
     computation = order
-    if computation.root.opcode == "fusion":
+    if computation.root.opcode in ("call", "fusion"):  # before and after optimization
         (called,) = computation.root.called
         computation = module.computations[called]
     if not any(instruction.value == _FIRST for instruction in computation.instructions.values()):

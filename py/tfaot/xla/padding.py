@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from tfaot.xla import marks
 from tfaot.xla.module import Computation, Instruction, Module
 
 
@@ -574,17 +575,20 @@ _ELEMENTWISE = (
     "ceil",
     "clamp",
     "compare",
+    "complex",
     "cosine",
     "count-leading-zeros",
     "erf",
     "exponential-minus-one",
     "floor",
+    "imag",
     "is-finite",
     "log",
     "log-plus-one",
     "logistic",
     "popcnt",
     "power",
+    "real",
     "reduce-precision",
     "remainder",
     "round-nearest-afz",
@@ -952,7 +956,11 @@ def _extreme(step: _Step) -> str:
 def _sort(step: _Step) -> Value:
     """Follows a stable sort. Values behind the end stay behind it if they come last in the order."""
     values = [leaf for operand in step.operands for leaf in _leaves(operand)]
-    (dim,), root = step.one.dimensions, step.program.computations[step.one.called[0]].root
+    (dim,), order = step.one.dimensions, step.program.computations[step.one.called[0]]
+    root = order.root
+    kind, *numbers = marks.numbers(step.program, order) or (0,)
+    if kind == marks.FOURIER and all(axis.dim < len(step.one.shape) - len(numbers[2:]) for axis in values[0].axes):
+        return Value((*_common(values),))
     present = [axis for value in values if (axis := value.at(dim))]
     if not present:
         return Value((*_common(values),)) if _is_order(step) else _unknown(step)

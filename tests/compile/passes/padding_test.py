@@ -234,6 +234,25 @@ class PaddingTest(PassTest):
             axes=({1: 0, 2: 1},),
         )
 
+    def test_frames(self) -> None:
+        """Protects windows that a model cuts itself, any number of values apart, and transforms of them."""
+        import tensorflow as tf
+
+        for length, step, pads in ((25, 10, False), (25, 10, True), (12, 20, False)):
+            self.exact(
+                functools.partial(tf.signal.frame, frame_length=length, frame_step=step, pad_end=pads),
+                normal(2, 64),
+                sizes=(1, 24, 25, 34, 35, 63, 64),
+            )
+
+        def spectrum(x: Any) -> Any:
+            frames = tf.signal.stft(x, 25, 10, 32, pad_end=True)
+            pairs = tf.tile(frames[..., None], [1, 1, 1, 4])
+            return [tf.abs(frames), tf.signal.irfft2d(tf.reshape(pairs, [2, -1, 17, 4]))]
+
+        *_, missed = self.applied(spectrum, normal(2, 64))  # the runtime has its numbers
+        self.assertEqual(missed, [])
+
     def test_orders(self) -> None:
         """Protects sorts and places of extremes, also where values are infinite or the same, and cumulative sums."""
         import tensorflow as tf

@@ -244,7 +244,7 @@ class Numbered(Bounded):
 
     def _pads(self, node: node_def_pb2.NodeDef) -> bool:
         """Returns whether a run has a number of values after padding that follows its size, and notes it."""
-        points = self._all(few=True) + self._larger()
+        points = self._all(few=False) + self._larger()
         pads = [self._run([port_of(node.input[1])], sizes)[0] for sizes in points]
         counts = dict[int, Count]()
         for axis, (low, high) in enumerate(np.stack(pads, -1).tolist()):

@@ -153,15 +153,20 @@ class Sized:
         """Returns the open dimensions of a tensor, and how many of their values are right, which the proof checks."""
         if tensor in self._opened:
             return self._opened[tensor]
-        shapes = [self._shapes(sizes)[port_of(tensor)].shape or () for sizes in (self._buckets, self._others)]
+        sign = 1 if self._others > self._buckets else -1
+        beside = tuple(bucket + sign for bucket in self._buckets)
+        with contextlib.suppress(Unproven):  # the model isn't for these sizes
+            self._shapes(beside)
+        points = [self._buckets, self._others, *([beside] if beside in self._sized else [])]
+        shapes = [self._shapes(sizes)[port_of(tensor)].shape or () for sizes in points]
         counts = self._opened[tensor] = {}
-        for axis, (one, other) in enumerate(zip(*shapes, strict=False)):
+        for axis, (one, other, *others) in enumerate(zip(*shapes, strict=False)):
             if None in (one, other) or one == other:
                 continue
             late = [
                 Count(one - bucket, size=size)
                 for size, (bucket, larger) in enumerate(zip(self._buckets, self._others, strict=True))
-                if one - bucket == other - larger
+                if one - bucket == other - larger and others in ([], [one + sign])
             ]
             if late:
                 counts[axis] = late[0]
@@ -170,9 +175,37 @@ class Sized:
             for sizes in self._points():
                 with contextlib.suppress(Unproven):  # the model isn't for these sizes
                     results[sizes] = (self._shapes(sizes)[port_of(tensor)].shape or ())[axis] or 0
-            if (count := self._fitting([*results], [*results.values()])) is not None:
+            count = self._fitting([*results], [*results.values()])
+            for size in range(len(self._buckets)) if count is None else ():
+                results |= self._steps(tensor, axis, size)
+                count = count or self._fitting([*results], [*results.values()])
+            if count is not None:
                 counts[axis] = count
         return counts
+
+    def _steps(self, tensor: str, axis: int, size: int) -> dict[tuple[int, ...], int]:
+        """Returns how many values a dimension has on both sides of two consecutive steps, given the number of a size."""
+        found = dict[tuple[int, ...], int]()
+
+        def at(place: int) -> int:
+            if place < 1:
+                raise Unproven("", DIFFERS)
+            point = (*self._buckets[:size], place, *self._buckets[size + 1 :])
+            found[point] = (self._shapes(point)[port_of(tensor)].shape or ())[axis] or 0
+            return found[point]
+
+        first, sign = self._buckets[size], 1 if self._others > self._buckets else -1
+        with contextlib.suppress(Unproven):  # the model isn't for these sizes
+            for _ in range(2):
+                step, value = 1, at(first)
+                while at(first + sign * step) == value and step < _LONGEST_STEP:
+                    step *= 2
+                last = first + sign * step
+                while abs(last - first) > 1:
+                    middle = (first + last) // 2
+                    first, last = (middle, last) if at(middle) == value else (first, middle)
+                first = last
+        return found
 
     def _check(self, made: Mapping[str, bool]) -> None:
         """Checks that small sizes have shapes of the same form, except of what is made from shapes alone.
@@ -245,6 +278,16 @@ class Sized:
                         count = Count(add, divide, size, times, most - (high + add) // divide * times)
                         if all(result == max(count.of(point), 0) for point, result in sized):
                             return count
+            rises = [
+                (place, more, more - less)
+                for (before, less), (place, more) in itertools.pairwise(sorted({*sized}))
+                if place - before == 1 and more != less
+            ]
+            for (before, *_), (place, more, times) in itertools.pairwise(rises[-2:]):
+                count = Count(-place % (place - before), place - before, size).by(times)
+                count = count.then(more - count.of(place))
+                if all(result == max(count.of(point), 0) for point, result in sized):
+                    return count
         return None
 
     def _shapes(self, sizes: tuple[int, ...]) -> dict[str, Tensor]:
@@ -374,6 +417,9 @@ class Sized:
         name, port = tensor_name(tensor)
         return len(self._tensors[f"{name}:{port}"].shape or ())
 
+
+_LONGEST_STEP = 4096
+"""How many sizes may have the same number of values."""
 
 LOOPS = frozenset({"StatelessWhile", "While"})
 
