@@ -115,7 +115,25 @@ def _taken(case: Case, runs: Sequence[tuple[int, ...]], folder: Path) -> list[tu
         except Exception as error:  # what TensorFlow says of the dimensions while it traces the model
             del error
     taken = [run for run in taken if run == taken[0] or not _repeats(run, taken)]
+    taken = [run for run in taken if _fits(case, run, folder)]
     return taken[1:_RUNS] + taken[:1]
+
+
+def _fits(case: Case, run: tuple[int, ...], folder: Path) -> bool:
+    """Returns whether TensorFlow's shape functions take a size, too: kernels take more than these, and the class doesn't."""
+    parts = {number: part for number, part, _ in dataclasses.replace(case, runs=(run,)).fed(0)}
+    operands = [
+        dataclasses.replace(one, value=parts.get(number, one.value)) for number, one in enumerate(case.operands)
+    ]
+    fixed = dataclasses.replace(case, operands=tuple(operands), axes={}, runs=((),))
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        (Path(name) / "model.py").write_text(engine.model_text([fixed])[0])
+        try:
+            with engine.session(Path(name)):
+                return True
+        except Exception as error:  # of any type, while it traces the model
+            del error
+    return False
 
 
 def _repeats(run: Sequence[int], taken: Sequence[Sequence[int]]) -> bool:

@@ -414,6 +414,18 @@ sizes in dims
               to do: take n out of sizes, and give each a number in dims; or do without this op
             """,
         )
+        self.assert_error(
+            self.error_of(
+                lambda: self.compile(self.one("tf.linalg.inv(tf.matmul(x, x, transpose_b=True))"), buckets=(8,))
+            ),
+            """
+            t::Model: XLA can't compile MatrixInverse of a size that differs from call to call
+
+                MatrixInverse 'MatrixInverse' at model.py:6
+
+              to do: take n out of sizes, and give each a number in dims; or do without this op
+            """,
+        )
 
     def test_finished_models(self) -> None:
         """Protects other ways in: models of both Kerases with their masks, a SavedModel, and a GraphDef, with two sizes each."""

@@ -14,6 +14,7 @@ from tfaot.xla.module import Module
 
 _FROM_AXIS: Mapping[str, int] = {
     "AdjustContrastv2": -3,
+    "AvgPool3DGrad": 0,
     "BatchToSpace": 0,
     "BatchToSpaceND": 0,
     "Cholesky": -2,

@@ -105,6 +105,8 @@ def _open_size(message: str, request: Origin, what: str) -> TfaotError | None:
     sources, nodes = sources_of(request), {node.name: (prefix, node) for prefix, node in _all_nodes(request)}
     names_of_nodes = [*_named(message), *re.findall(r'op_name="([^"]+)"', message)]
     named = [nodes[name] for name in dict.fromkeys(names_of_nodes) if name in nodes]
+    if not named and "dynamic_dimension_inference.cc" in message:
+        named = [one for one in nodes.values() if one[1].op in _AS_LOOPS]
     ops = listed(sorted({node.op for _, node in named})) if named else "an op"
     return TfaotError(
         f"{what}: XLA can't compile {ops} of a size that differs from call to call",
@@ -112,6 +114,10 @@ def _open_size(message: str, request: Origin, what: str) -> TfaotError | None:
         do=f"take {' and '.join(names)} out of {caller.option('sizes')}, and give each a number in {caller.option('dims')}; or do "
         "without this op",
     )
+
+
+_AS_LOOPS = frozenset({"MatrixInverse", "MatrixTriangularSolve"})
+"""Ops that XLA computes in a loop, of which its messages don't say whose it is."""
 
 
 def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | None:
