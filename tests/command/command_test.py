@@ -231,6 +231,25 @@ class CommandTest(CommandCase):
         self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
         self.assertIn("model.py", error)
 
+    def test_verified(self) -> None:
+        """Protects users from wrong numbers: compile writes nothing whose test fails, and says aloud if it ran no test."""
+        (self.folder / "model.py").write_text(MODEL.replace("x + 1", "tf.cast(x * ([1e20] + [1e4] * 7), tf.int32)"))
+        words = ("compile", "model.py", "--signature=x=float32[8]", "--cpp-class=a::B", "--out=out")
+        error = self.failure(*words)
+        self.assertRegex(
+            error, "error: a::B: the compiled model doesn't compute TensorFlow's numbers\n  found: its test, "
+        )
+        self.assertRegex(error, r"\n  or: write the package without this test, with --no-verify\n\Z")
+        done = run(*words, "--no-verify", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
+        shutil.rmtree("out")
+        self.assertRegex(
+            done.stderr, r"\nNOT VERIFIED: NOBODY HAS COMPARED a::B WITH TENSORFLOW, because of --no-verify\n\Z"
+        )
+        (self.folder / "model.py").write_text(MODEL.replace("x + 1", "x * 0"))  # whose test would see no fault
+        error = self.failure(*words, "--strict")
+        self.assertIn("error: a::B: the generated test is blind to 1 output(s) or variable(s)\n", error)
+
     def test_error_of_a_stage(self) -> None:
         """Protects users whose model lacks something: the stage's error says which option to give."""
         (self.folder / "model.py").write_text(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
+from tests.stages import harness
 from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
 from tfaot.compile import compile as compiler
 from tfaot.compile.program import cost
@@ -585,6 +586,7 @@ class LoopsTest(CompileTest):
         """The gradient of tf.scan compiles."""
         self.compiled(RECURRENT % "tf.scan(lambda state, row: tanh(state * w + row), x[0])")
 
+    @harness.wide
     def test_bidirectional(self) -> None:
         """A bidirectional RNN with fed sequence lengths compiles with its gradient."""
         rnn = "v1.nn.bidirectional_dynamic_rnn(cell(2), cell(2), x, lengths, dtype=tf.float32)[0]"
@@ -670,6 +672,7 @@ def model_fn(x, n):
         self.assertIn("class M1t5Model", header, "the private class, unique to the public one")
         self.assertIn("kNumArgs = 7;", header)
 
+    @harness.wide
     def test_several_functions(self) -> None:
         """Each entry point, and each batch size, is a separate function with its own symbols."""
         entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
@@ -810,6 +813,7 @@ def model(x, y):
         self.assertEqual(kernels[0], 1)
         self.assertGreater(kernels[1], 1)
 
+    @harness.wide
     def test_reproducible(self) -> None:
         """Two processes with different hash seeds and folders write the same bytes, in all outputs of both stages."""
         code = """

@@ -9,6 +9,7 @@ import unittest
 
 import numpy as np
 
+from tests.stages import harness
 from tests.stages.harness import StageTest
 
 TRAINED = """\
@@ -142,6 +143,7 @@ def function(*lines: str) -> str:
 class DistributionTest(StageTest):
     """Python files with `tf.distribute`, and with collectives of their own."""
 
+    @harness.wide
     def test_like_tensorflow(self) -> None:
         """Training for two replicas, traced with one, gives what TensorFlow computes with a strategy that has two."""
         exported = self.export(ALONE, replicas=2, entry_points=(("Train", "train"),), golden_steps=2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.stages import harness
 from tests.stages.harness import Exported, StageTest, warm
 from tfaot.core.functions import stem
 from tfaot.core.manifest import Axis, OpenSize, Requirement
@@ -282,6 +283,7 @@ class SizesTest(StageTest):
         self.assertEqual(isolate.run_isolated(work, what="running"), [])
         self.compile(exported, batch=2, buckets=(7, 3))
 
+    @harness.wide
     def test_three_operands(self) -> None:
         """Protects users from XLA's internal text: an einsum that it can't pad for two sizes has its line, and a way that works."""
         given: dict[str, Any] = {
@@ -317,6 +319,7 @@ sizes in dims
             sizes={"n": tuple(sizes)},
         )
 
+    @harness.wide
     def test_refused_by_xla(self) -> None:
         """Protects models whose sizes XLA refuses or forgets where they are known only at run time, and a proof follows."""
         for result, shape, bounded in (
@@ -377,6 +380,7 @@ sizes in dims
                 (entry,) = self.one(result).manifest.entry_points
                 self.assertEqual([own.text for own in entry.requirements], texts)
 
+    @harness.wide
     def test_repeated_of_two(self) -> None:
         """Protects models of two sizes: those that TensorFlow takes only together are required to be equal, or at one distance."""
         dims: dict[str, tuple[int | str | None, ...]] = {"x": ("n", 4), "y": ("m", 4)}
@@ -427,6 +431,7 @@ sizes in dims
             """,
         )
 
+    @harness.wide
     def test_finished_models(self) -> None:
         """Protects other ways in: models of both Kerases with their masks, a SavedModel, and a GraphDef, with two sizes each."""
         from tfaot.core import isolate

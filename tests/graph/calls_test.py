@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.compile.passes.graphs import Array, config_of
+from tests.stages import harness
 from tests.stages.harness import StageTest
 from tfaot.core import isolate
 from tfaot.export.sources.model import Model
@@ -84,6 +85,7 @@ class CallsTest(StageTest):
         isolate.run_isolated(work, what="saving")
         return Model(saved_model=folder)
 
+    @harness.wide
     def test_saved_models(self) -> None:
         """A SavedModel from either Keras, with its loop in a function, is rewritten, and gives the same numbers."""
         for keras, label in (("keras", "inputs"), ("tf_keras", "x")):

@@ -16,7 +16,7 @@ import textwrap
 import unittest
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -32,6 +32,8 @@ ROOT = Path(tfaot.__file__).parents[2]
 
 EXPORTED = ("graph", "configs", "manifest", "variables", "weights", "golden_inputs", "sources")
 """What the export stage writes, by flag: `--out_graph` and so on."""
+
+Test = TypeVar("Test")
 
 _MODULES = (
     "jinja2",
@@ -63,6 +65,12 @@ def input_fn():
 
 """
 """The first lines of most test models, so that their `model_fn` starts at line 10."""
+
+
+def wide(test: Test) -> Test:
+    """Marks a test, or a class of tests, that takes long and has the further cases of a matrix: it runs in the tier `full` only."""
+    test.wide = True  # type: ignore[attr-defined]
+    return test
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,8 @@ file changes in its process is seen by another file. Bazel's flags for tests wor
 - `--test_filter=TEXT` selects tests by a part of `FILE.CLASS.METHOD`, such as `names_test` or `NamesTest.test_un*`.
 - Shards (`shard_count`) deal tests out, one by one.
 - `--test_runner_fail_fast` stops at the first failure.
+
+With `TFAOT_WIDE=0` in the environment, it leaves out tests that `harness.wide` marks. With `TFAOT_WIDE=1`, it runs no others.
 """
 
 from __future__ import annotations
@@ -67,6 +69,12 @@ def _wanted() -> str:
     return os.environ.get("TESTBRIDGE_TEST_ONLY", "*")
 
 
+def _in_tier(test: unittest.TestCase) -> bool:
+    """Returns whether a test is in the tiers that the environment asks for: all if it names none."""
+    wide = hasattr(test, "wide") or hasattr(getattr(test, test.id().rpartition(".")[2], None), "wide")
+    return os.environ.get("TFAOT_WIDE", str(int(wide))) == str(int(wide))
+
+
 def _fail_fast() -> bool:
     """Returns whether the first failure ends the run."""
     return os.environ.get("TESTBRIDGE_TEST_RUNNER_FAIL_FAST") == "1"
@@ -84,7 +92,7 @@ def run(file: str, number: int) -> str:
     if not tests:
         print(f"error: {file} has no tests", file=sys.stderr)
         return FAILED
-    chosen = [test for test in tests if matches(test.id(), _wanted())]
+    chosen = [test for test in tests if _in_tier(test) and matches(test.id(), _wanted())]
     if not chosen:
         return NONE
     shards = int(os.environ.get("TEST_TOTAL_SHARDS", "1"))

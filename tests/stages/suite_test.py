@@ -94,6 +94,19 @@ class SuiteTest(unittest.TestCase):
             with self.subTest(text):
                 self.assertEqual(self.ran({"TESTBRIDGE_TEST_ONLY": text}, wanted=1), [])
 
+    def test_wide(self) -> None:
+        """A test is in one of the two tiers, whether it or its class is marked, and in both without tiers."""
+        mark = FIRST.replace("import os", "import os\nfrom tests.stages import harness", 1)
+        self.write("first", mark.replace("    def test_b", "    @harness.wide\n    def test_b"))
+        self.write(
+            "second", mark.replace('["LEFT"]', '["SECOND"]').replace("class First", "@harness.wide\nclass Second")
+        )
+        wide = [name for name in self.ALL if name == "First.b" or name.startswith("Second")]
+        self.assertEqual(self.ran({"TFAOT_WIDE": "1"}), wide)
+        self.assertEqual(self.ran({"TFAOT_WIDE": "0"}), [name for name in self.ALL if name not in wide])
+        del os.environ["TFAOT_WIDE"]
+        self.assertEqual(self.ran(), [*self.ALL])
+
     def test_shards(self) -> None:
         """Shards together run each test once, also with a filter, and Bazel is told that there are shards."""
         status = self.folder / "status"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program.models import HEAD, MODELS, keeping_header
-from tests.stages import native
+from tests.stages import harness, native
 from tests.stages.harness import ROOT, Exported, StageTest
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.thunks import header
@@ -269,6 +269,7 @@ class ExecutorTest(StageTest):
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
 
+    @harness.wide
     def test_descent(self) -> None:
         """Protects SGD: it is a part of products that compute gradients, with TensorFlow's numbers, also at the lowest level."""
         for cpu, exported in self.programs(MODELS["descent"]):
@@ -276,6 +277,7 @@ class ExecutorTest(StageTest):
             ends = re.findall(r"INFINITY, INFINITY, (-[\d.]+), (\w+)\}\);", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(ends, [("-0.25", "true"), ("-0.5", "true"), ("-0.01", "true"), ("-0.125", "false")])
 
+    @harness.wide
     def test_heads(self) -> None:
         """Protects fast attention: its products read and write heads where they lie, without copies, also at the lowest level."""
         for cpu, exported in self.programs(MODELS["heads"]):
@@ -290,6 +292,7 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42", "42", "1", "5"])
 
+    @harness.wide
     def test_long_rows(self) -> None:
         """Protects long contexts and large layers: rows of any length are one call, and have TensorFlow's numbers."""
         for cpu, exported in self.programs(MODELS["long_rows"]):
@@ -362,6 +365,7 @@ class ExecutorTest(StageTest):
                 ],
             )
 
+    @harness.wide
     def test_sweeps(self) -> None:
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""
         for cpu in ("x86-64", "x86-64-v3"):
@@ -407,6 +411,7 @@ class ExecutorTest(StageTest):
         self.assertTrue(((values >= 0) & (values < 1)).all())
         self.assertLess(abs(float(values[0].mean()) - 0.5), 0.05)
 
+    @harness.wide
     def test_levels_share_no_code(self) -> None:
         """Protects programs with models for different CPUs: the linker must not mix their instructions."""
         weak: dict[str, set[str]] = {}

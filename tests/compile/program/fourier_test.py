@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.stages import native
+from tests.stages import harness, native
 from tests.xla.hlo import parsed
 from tfaot.compile.program.thunks.fourier_plan import Plan, along
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Slice, Sort
@@ -172,6 +172,7 @@ class FourierTest(unittest.TestCase):
             self.assertTrue(all(map(untouched, (roots, scratch, data))), (level, plan, plan.method))
         return data[GUARD:-GUARD]
 
+    @harness.wide
     def test_random(self) -> None:
         """Protects numbers and memory: any kind, length, and number of axes and rows, in both precisions, at each level."""
         methods = set()
@@ -239,6 +240,7 @@ class FourierTest(unittest.TestCase):
                 self.assertEqual(parts[0], 0, case)
                 self.assertGreaterEqual(parts[2], 2, case)
 
+    @harness.wide
     def test_other_rows(self) -> None:
         """Protects rows from each other: NaN, infinity, and huge values in one row change no bit of another, nor of zeros."""
         for level in self.libraries:

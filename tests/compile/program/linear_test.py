@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program.fourier_test import GUARD, POOL, guarded, untouched
-from tests.stages import native
+from tests.stages import harness, native
 from tfaot.compile.program.thunks import linear as thunks
 from tfaot.compile.program.thunks.kinds import Slice
 from tfaot.xla.linear import Linear
@@ -192,6 +192,7 @@ class LinearTest(unittest.TestCase):
             scale = np.linalg.norm(matrix, axis=(-2, -1)) * np.linalg.norm(wide(solution), axis=(-2, -1))
             self.assert_close(wide(matrix) @ wide(solution), wide(rhs), case, scale)
 
+    @harness.wide
     def test_qr(self) -> None:
         """Protects QR decompositions: Q is orthogonal, R has a real diagonal, and their product is the matrix."""
         for kernels, draw, dtype, batch, rows, columns, case in self.cases(draws=100):
@@ -206,6 +207,7 @@ class LinearTest(unittest.TestCase):
             self.assert_orthogonal(wide(q), case)
             self.assert_close(wide(q)[..., :least] @ r, wide(x), case)
 
+    @harness.wide
     def test_eigen(self) -> None:
         """Protects eigenvalues and vectors, also equal ones and those of matrices of any scale, of which the lower half is read."""
         for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
@@ -335,6 +337,7 @@ class LinearTest(unittest.TestCase):
             triangle = np.triu(upper, 1) + values[:, None] * np.eye(size)
             self.assert_close(upper, triangle, case, np.linalg.norm(upper, axis=(-2, -1)))
 
+    @harness.wide
     def test_general(self) -> None:
         """Protects eigenvectors of any matrices, also defective ones. Those of real matrices are conjugate pairs, to the bit."""
         for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):
@@ -424,6 +427,7 @@ class LinearTest(unittest.TestCase):
                 far = np.abs(values[:, :, None] - np.linalg.eigvals(wide(x))[:, None]).min(-1).max()
                 self.assertLessEqual(far, eps * np.abs(values).max(), (level, size))
 
+    @harness.wide
     def test_root(self) -> None:
         """Protects square roots: squared, they are the matrix, and their eigenvalues aren't left of the imaginary axis."""
         for kernels, draw, dtype, batch, size, _, case in self.cases(draws=80):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.export.rewrites.rewriting import Model, Outcome, built, compared
-from tests.stages import cases
+from tests.stages import cases, harness
 from tests.stages.harness import StageTest
 from tfaot.core import dtypes, isolate
 
@@ -200,6 +200,7 @@ class FreezeTest(StageTest):
                     self.assertEqual((value.dtype, value.shape), (wanted.dtype, wanted.shape))
                     self.assertEqual(value.tobytes(), wanted.tobytes())
 
+    @harness.wide
     def test_keras(self) -> None:
         """Protects whole models: embeddings, recurrent and bidirectional layers in Keras 3 and tf-keras."""
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.export.sources.eager import EagerTest
+from tests.stages import harness
 from tests.stages.harness import EXPORTED, ROOT, run_main
 from tfaot.export.sources.model import Model
 
@@ -152,6 +153,7 @@ def input_fn():
         entry = self.export(Model(model=str(folder / "model.py")), batch_sizes=(1, 32)).manifest.entry_points[0]
         self.assertEqual([edge.shape for edge in (*entry.inputs, *entry.outputs)], [(32, 4), (32, 3)])
 
+    @harness.wide
     def test_training(self) -> None:
         """Protects inference, training, and evaluation in one target: metrics accumulate, and batch norm's averages move."""
         for keras in KERAS:
@@ -175,6 +177,7 @@ def input_fn():
                 train = exported.manifest.entry_point("Train")
                 self.assertEqual([output.cpp_name for output in train.outputs], ["Train_accuracy", "Train_loss"])
 
+    @harness.wide
     def test_sample_weights(self) -> None:
         """Protects the third argument of a training step, which the target's signature declares."""
         for keras in KERAS:
@@ -244,6 +247,7 @@ def input_fn():
                 text = HEAD.replace("KERAS", keras) + model
                 self.assert_error(self.error_of(self.export, text, entry_points=(("Point", entry_point),)), wanted)
 
+    @harness.wide
     def test_the_keras_that_the_file_chooses(self) -> None:
         """TF_USE_LEGACY_KERAS in the model's file has its usual effect, although TensorFlow is imported before it."""
         for text, wanted in (
@@ -270,6 +274,7 @@ def input_fn():
             result = run_main("export", *flags, *(f"--out_{output}={output}" for output in EXPORTED), cwd=folder)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    @harness.wide
     def test_lost_masks(self) -> None:
         """Protects from padding that is taken for values: a layer, or a function, that drops a mask is named; no other one is."""
         model = """\

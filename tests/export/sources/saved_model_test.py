@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.export.sources.finished import FinishedTest
-from tests.stages import cases
+from tests.stages import cases, harness
 from tfaot.core import isolate
 
 X = np.array([[1.0, 2.0, -1.0], [0.5, -0.5, 3.0]], np.float32)
@@ -239,6 +239,7 @@ class KerasTest(Base):
         self.assertFalse([name for name in ran.variables if name.startswith(("variables", "all_variables"))])
         self.assertEqual(self.entry_points(self.open()), ("serving_default", "serve"))
 
+    @harness.wide
     def test_keras_2(self) -> None:
         """Protects `model.save()` in tf-keras, including its default LSTM."""
 
