@@ -14,6 +14,7 @@ PRELUDE = Path(__file__).with_name("prelude.py")
 _ROWS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 64, 100, 128, 257, 512)
 _COLUMNS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 130, 250, 256, 257, 512, 1021)
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 12, 16, 24, 31, 32, 33, 64)
+_LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 31, 32, 37, 64, 81, 100, 121, 128, 243, 250, 257, 512, 625, 1021)
 _MOST = 80_000
 """Values in a tensor, so that a thousand nets take minutes and kernels still are large enough for threads to share."""
 
@@ -516,6 +517,41 @@ def _training(w: _Writer) -> None:
     w.body.append(f"return [{loss}, *[v.read_value() for v in {variables}]]")
 
 
+def _algebra(w: _Writer) -> None:
+    """Decompositions, linear systems, and Fourier transforms, in forms that don't depend on signs and the order of vectors."""
+    batch, size = int(w.pick((1, 2, 5, 40))), int(w.pick((1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 33)))
+    shape = (batch, size, size)
+    value, values = w.input(*shape), list[str]()
+    for _ in range(int(w.random.integers(1, 4))):
+        turn, other = int(w.random.integers(size)), w.pick([value, *values])
+        how = w.pick(("", ", adjoint=True"))
+        few = int(w.random.integers(1, size + 1))
+        value = w.put(
+            w.pick(
+                (
+                    f"factor({value})",
+                    f"triangular({value}, {other}{how})",
+                    f"solved({value}, {other}, {turn}{how})",
+                    f"tf.reduce_max(solved({value}, {other}[..., :{few}], {turn}), -1, True) + {value}",
+                    f"inverse({value}, {turn})",
+                    f"scaled({value}, {turn})",
+                    f"orthogonal({value}, {turn})",
+                    f"of_eigenvalues({value})",
+                    f"of_singular_values({value})",
+                )
+            )
+        )
+        value = w.put(w.pick(("{}", "n(tf.tanh({}))", "tf.nn.relu({})", "tf.abs({})")).format(value))
+        values.append(value)
+    rows, length = int(w.pick((1, 3, 16, 33))), int(w.pick(_LENGTHS))
+    signal = w.input(rows, length)
+    if w.chance(0.5):
+        signal = w.put(f"filtered({signal}, {w.weight(length, scale=1.0)})")
+        values.append(signal)
+    values.append(w.put(f"spectrum({signal}, {w.pick((1, 1, 2))})"))
+    w.body.append(f"return [{', '.join(values[-3:])}]")
+
+
 FAMILIES: dict[str, Callable[[_Writer], None]] = {
     "chain": _chain,
     "norms": _norms,
@@ -528,13 +564,15 @@ FAMILIES: dict[str, Callable[[_Writer], None]] = {
     "training": _training,
 }
 """Kinds of nets. Net `i` is of kind `i` modulo their number."""
+ALGEBRA = 1_000_000
+"""The number from which on nets are linear algebra and Fourier transforms, so that others keep theirs."""
 
 
 def net(number: int) -> Net:
     """Draws the net of a number."""
-    family = [*FAMILIES][number % len(FAMILIES)]
+    family, draw = ("algebra", _algebra) if number >= ALGEBRA else [*FAMILIES.items()][number % len(FAMILIES)]
     writer = _Writer(number)
-    FAMILIES[family](writer)
+    draw(writer)
     return Net(number, family, tuple(writer.inputs), tuple(writer.outer), tuple(writer.body))
 
 

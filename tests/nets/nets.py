@@ -116,7 +116,8 @@ def page(tally: campaign.Tally) -> str:
         f"./bazelw run //tests/nets -- --nets={tally.nets} --jobs=2 --page",
         "```",
         "",
-        f"This run was on {cpu()}, at {' and '.join(campaign.LEVELS)}. The suite runs the first 18 nets.",
+        f"This run was on {cpu()}, at {' and '.join(campaign.LEVELS)}. The suite runs the first 18 nets, "
+        "and 18 of linear algebra and Fourier transforms (from --first=1000000 on).",
         "",
         "- All passes, at both levels, on 1 to 4 threads: results of several threads have the same bits as those of one.",
         "- For each group of nets, a quarter of the passes that apply there are tried alone, and a quarter are left out, in turns.",

@@ -39,6 +39,11 @@ class NetsTest(unittest.TestCase):
         self.assertEqual(_texts(faults), "")
         self.assertEqual({*tally.counts}, {*grammar.FAMILIES})
 
+    def test_algebra(self) -> None:
+        """Decompositions, linear systems, and Fourier transforms have TensorFlow's numbers inside random nets, on any threads."""
+        first = grammar.ALGEBRA
+        self.assertEqual(_texts(nets.run(range(first, first + nets.TOGETHER), each_pass=False).faults), "")
+
     def test_products_that_cancel(self) -> None:
         """A norm of equal values of -1e9 is its offset in row sweeps, too: their products are rounded before they cancel."""
         self.assertEqual(_texts(nets.run(range(748, 749), each_pass=False).faults), "")

@@ -122,6 +122,86 @@ def causal(rows, columns):
     return tf.constant(np.tril(np.ones((rows, columns), np.float32), columns - rows), D)
 
 
+def calm(a, limit=1.0):
+    """Values that decompositions and transforms take: finite ones, which are small with the default limit."""
+    return tf.where(tf.abs(a) < 1e3, n(tf.tanh(a)), 0.3) if limit == 1.0 else tf.where(tf.abs(a) < limit, a, 0.3)
+
+
+def off(a, axes):
+    """An operand that is off by rounding errors of the size of its norm, as that of a stable algorithm."""
+    if not NOISE:
+        return a
+    norm = tf.sqrt(tf.reduce_sum(a * a, axes, keepdims=True) / a.shape[-1])
+    return a + error(tf.zeros_like(a) + tf.maximum(norm, tf.reduce_max(tf.abs(a), axes, keepdims=True)))
+
+
+def regular(a, turn=0):
+    """Matrices that are far from singular, and whose pivots are elsewhere than on the diagonal if they are turned."""
+    matrix = calm(a) + tf.eye(a.shape[-1], dtype=D) * (a.shape[-1] + 1)
+    return off(tf.roll(matrix, turn, -2), [-2, -1])
+
+
+def positive(a):
+    small = calm(a)
+    return off(mm(small, small, transpose_b=True) + tf.eye(a.shape[-1], dtype=D), [-2, -1])
+
+
+def factor(a):
+    return off(tf.linalg.cholesky(positive(a)), [-2, -1])
+
+
+def triangular(a, b, **how):
+    return off(tf.linalg.triangular_solve(factor(a), off(calm(b), [-2, -1]), **how), [-2])
+
+
+def solved(a, b, turn, **how):
+    return off(tf.linalg.solve(regular(a, turn), off(calm(b), [-2]), **how), [-2])
+
+
+def inverse(a, turn):
+    return off(tf.linalg.inv(regular(a, turn)), [-2, -1])
+
+
+def scaled(a, turn):
+    sign, size = tf.linalg.slogdet(regular(a, turn))
+    return calm(a) * (sign + n(tf.tanh(n(size))) + n(tf.linalg.det(regular(a) / (a.shape[-1] + 1.0))))[..., None, None]
+
+
+def orthogonal(a, turn):
+    """Q and R, with signs for which R's diagonal is positive."""
+    q, r = tf.linalg.qr(regular(a, turn))
+    sign = tf.sign(tf.linalg.diag_part(r))
+    return off(q * sign[..., None, :], [-2, -1]) + off(r * sign[..., None], [-2, -1])
+
+
+def of_eigenvalues(a):
+    small = calm(a)
+    values, vectors = tf.linalg.eigh(off(small + tf.linalg.matrix_transpose(small), [-2, -1]))
+    return off(tf.matmul(vectors * n(tf.tanh(values))[..., None, :], vectors, transpose_b=True), [-2, -1])
+
+
+def of_singular_values(a):
+    s, u, v = tf.linalg.svd(off(calm(a), [-2, -1]))
+    return off(tf.matmul(u * (s / (s + 1.0))[..., None, :], v, transpose_b=True), [-2, -1])
+
+
+def filtered(a, b):
+    """Rows whose spectrum is multiplied."""
+    spectrum = tf.signal.rfft(off(calm(a, 1e30), [-1]))
+    gate = tf.cast(n(tf.sigmoid(b[: a.shape[-1] // 2 + 1])), spectrum.dtype)
+    return off(tf.signal.irfft(spectrum * gate, [a.shape[-1]]), [-1])
+
+
+def spectrum(a, rank):
+    """Parts of a complex transform, and of the real one, over the last axes."""
+    axes = list(range(-rank, 0))
+    x = off(calm(a, 1e30), axes)
+    whole = {1: tf.signal.fft, 2: tf.signal.fft2d}[rank](tf.complex(x, tf.reverse(x, [-1])))
+    half = {1: tf.signal.rfft, 2: tf.signal.rfft2d}[rank](x)
+    real = tf.concat([tf.math.real(half), tf.math.imag(half)], -1)
+    return off(tf.concat([tf.math.real(whole), tf.math.imag(whole), real], -1), axes)
+
+
 def lstm(x, mask, seed, width, kind="lstm", steps=None):
     """A recurrent net over [batch, time, width] as a loop. Where `mask` [batch, time] is 0, the state stays."""
     batch, time, depth = x.shape
