@@ -85,7 +85,7 @@ def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.
 
     Returns:
-      (dict[str, Attribute]) `cpu`
+      (dict[str, Attribute]) `cpu`, and the flag that stands for its default
     """
     return {
         "cpu": attr.string_list(
@@ -94,6 +94,7 @@ def isa_attrs():
                   "x86-64-v3 and x86-64-v4, or armv8-a. Never the building machine's own CPU: caches are shared.",
             default = [DEFAULT_LEVEL],
         ),
+        "_cpu": attr.label(default = "//rules:cpu", providers = [BuildSettingInfo]),
     }
 
 def levels_of(cpu):
@@ -111,7 +112,12 @@ def isa_of(ctx, platform):
       (list[str]) levels, lowest first, at least one
     """
     all_levels = platform.levels
-    levels = platform.defaults if ctx.attr.cpu == [DEFAULT_LEVEL] else ctx.attr.cpu
+    levels = ctx.attr.cpu
+    if levels == [DEFAULT_LEVEL]:
+        flag = ctx.attr._cpu[BuildSettingInfo].value
+
+        # Unknown names are an error below.
+        levels = [level for level in flag if level in all_levels or level not in LEVELS] or platform.defaults
     for level in levels:
         if level not in LEVELS:
             fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(

@@ -129,16 +129,16 @@ def _analyzed_test_impl(ctx):
     return analysistest.end(env)
 
 def _default_test_impl(ctx):
-    """Protects builds for 64-bit ARM: a model that names no level gets the platform's own."""
+    """Protects models that name no level: they get those of the flag that the platform has, or else the platform's own."""
     env = analysistest.begin(ctx)
     asserts.equals(env, ctx.attr.levels, analysistest.target_under_test(env)[TfaotObjectInfo].isa)
     return analysistest.end(env)
 
-def _default_test(platform, levels):
+def _default_test(platform, levels, flag = []):
     return analysistest.make(
         _default_test_impl,
         attrs = {"levels": attr.string_list(default = levels)},
-        config_settings = _settings(platform),
+        config_settings = _settings(platform) | {str(Label("//rules:cpu")): flag},
     )
 
 def _wrong_level_test_impl(ctx):
@@ -154,6 +154,8 @@ def _wrong_level_test_impl(ctx):
 
 _default_x86_64_test = _default_test("linux_x86_64", ["x86-64-v3", "x86-64-v4"])
 _default_aarch64_test = _default_test("linux_aarch64", ["armv8-a"])
+_flag_x86_64_test = _default_test("linux_x86_64", ["x86-64", "x86-64-v3"], ["armv8-a", "x86-64-v3", "x86-64"])
+_flag_aarch64_test = _default_test("linux_aarch64", ["armv8-a"], ["x86-64-v3"])
 _wrong_level_test = analysistest.make(
     _wrong_level_test_impl,
     config_settings = _settings("linux_aarch64"),
@@ -210,11 +212,15 @@ def platforms_test_suite(*, name, library):
     _other_tensorflow_test(name = "other_tensorflow_test", target_under_test = name + "_clusters")
     _default_x86_64_test(name = "linux_x86_64_test", target_under_test = name + ".default")
     _default_aarch64_test(name = "linux_aarch64_test", target_under_test = name + ".default")
+    _flag_x86_64_test(name = "flag_linux_x86_64_test", target_under_test = name + ".default")
+    _flag_aarch64_test(name = "flag_linux_aarch64_test", target_under_test = name + ".default")
     _wrong_level_test(name = "wrong_level_test", target_under_test = compiled)
     _hlo_test(name = "hlo_for_any_platform_test", target_under_test = library + ".hlo")
     native.test_suite(
         name = name,
         tests = ["{}_{}_test".format(kind, platform) for platform in _UNTESTED for kind in ["opened", "untested"]] + [
+            "flag_linux_aarch64_test",
+            "flag_linux_x86_64_test",
             "hlo_for_any_platform_test",
             "linux_aarch64_test",
             "linux_armv7_test",

@@ -116,7 +116,8 @@ def differences(old: Mapping[str, Row], new: Mapping[str, Row]) -> tuple[list[st
         for key in sorted(old[name].keys() | new[name].keys()):
             before, after = old[name].get(key, 0), new[name].get(key, 0)
             kernels = key.startswith(("x86-64", "armv"))
-            if before != after:
+            compiled_for = not kernels or key in new[name]
+            if before != after and compiled_for:
                 what = f"{name}: {'kernels that remain at ' if kernels else 'places of '}{key}: {before} -> {after}"
                 (worse if (after > before) == kernels else better).append(what)
     return worse, better
