@@ -885,7 +885,7 @@ def main(path: str) -> None:
                     out.writestr(f"{number}.npz", arrays.getvalue())
                 except Exception as caught:  # what JAX refuses is a row of the table
                     error = str(caught) or type(caught).__name__
-                index.append((family, name, error, leaves is not None))
+                index.append((family, name, error, bool(leaves)))
         advice = {name: text for name, (text, _, _) in REFUSED.items()}
         out.writestr("index.json", json.dumps({"jax": jax.__version__, "programs": index, "advice": advice}))
 
