@@ -49,7 +49,7 @@ To do: name all files, {1}.index and each {1}.data-?????-of-?????, or a filegrou
 def _programs(ctx, source):
     """Declares the action that runs JAX, with the user's packages and without TensorFlow. Returns the file that export reads."""
     outputs = declare(ctx, ctx.label.name, JAX)
-    names = ["entry_points", "golden_calls", "golden_steps", "replicas", "state"]
+    names = ["entry_points", "golden_calls", "golden_steps", "replicas", "sizes", "state"]
     run_stage(
         ctx,
         mnemonic = "TfaotJax",

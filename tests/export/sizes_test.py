@@ -12,9 +12,9 @@ import numpy as np
 
 from tests.stages import harness
 from tests.stages.harness import Exported, StageTest, warm
+from tfaot.core import buckets as sizes_to_verify
 from tfaot.core.functions import stem
 from tfaot.core.manifest import Axis, OpenSize, Requirement
-from tfaot.export import golden
 from tfaot.export.sources.model import Model
 from tfaot.graph.ops import OPEN_SIZE
 
@@ -111,14 +111,14 @@ class SizesTest(StageTest):
 
     def test_verified_products(self) -> None:
         """Protects each function of several sizes: a call for each product of buckets, and for both sides of each bucket."""
-        buckets = ((1, 16, 64), (4, 9))
-        calls = golden.open_sizes(1, buckets)
+        sizes = ((1, 16, 64), (4, 9))
+        calls = sizes_to_verify.calls(1, sizes)
         self.assertEqual(calls[:2], [(1, 1), (64, 9)])
-        used = {tuple(min(b for b in own if b >= n) for own, n in zip(buckets, call, strict=True)) for call in calls}
-        self.assertEqual(used, {*itertools.product(*buckets)})
-        for own, sizes in zip(buckets, zip(*calls, strict=True), strict=True):
+        used = {tuple(min(b for b in own if b >= n) for own, n in zip(sizes, call, strict=True)) for call in calls}
+        self.assertEqual(used, {*itertools.product(*sizes)})
+        for own, drawn in zip(sizes, zip(*calls, strict=True), strict=True):
             edges = {size for bucket in own for size in (bucket - 1, bucket, bucket + 1) if 1 <= size <= own[-1]}
-            self.assertEqual(edges - {*sizes}, set())
+            self.assertEqual(edges - {*drawn}, set())
 
     def test_verified_requirements(self) -> None:
         """Protects models of many sizes: those that a model refuses are replaced, without a look at all products."""
@@ -126,7 +126,7 @@ class SizesTest(StageTest):
             Requirement("n", tuple(int(i == j) for j in range(20)), -2, equal=False, modulus=0) for i in range(20)
         ]
         required.append(Requirement("n == m", (1, -1, *[0] * 18), 0, equal=True, modulus=0))
-        calls = golden.open_sizes(3, [(9,)] * 20, required)
+        calls = sizes_to_verify.calls(3, [(9,)] * 20, required)
         self.assertEqual([call for call in calls if min(call) < 2 or call[0] != call[1]], [])
         self.assertEqual(calls[:2], [(2,) * 20, (9,) * 20])
 

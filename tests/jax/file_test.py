@@ -83,12 +83,10 @@ class JaxFileTest(unittest.TestCase):
         self.assertIn(b"model.py", first)
 
     def test_golden_inputs(self) -> None:
-        """golden_fn gives inputs for each call, by entry point."""
-        held = self.exported(
-            MODEL
-            + "def golden_fn(step, rng, entry_point):\n    return {'x': np.full((4, 3), step), 'n': entry_point == 'call'}\n",
-            "--golden_steps=2",
-        )
+        """golden_fn gives inputs for each call, by entry point, and for all that the test makes of sizes that differ."""
+        golden = "def golden_fn(step, rng, entry_point):\n    return {'x': np.full((4, 3), step), 'n': entry_point == 'call'}\n"
+        self.assertEqual(len(self.exported(MODEL + golden, "--sizes=t=4,9").golden), 12)
+        held = self.exported(MODEL + golden, "--golden_steps=2")
         self.assertEqual(list(held.golden), ["step0/n", "step0/x", "step1/n", "step1/x"])
         self.assertEqual((held.golden["step1/x"][0, 0], held.golden["step1/n"]), (1, True))
 

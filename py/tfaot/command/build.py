@@ -115,7 +115,7 @@ class Build:
         """Runs the export stage."""
         if self._values["framework"] == "jax":
             self.step("exporting it from JAX")
-            names = ("entry_points", "golden_calls", "golden_steps", "replicas", "state")
+            names = ("entry_points", "golden_calls", "golden_steps", "replicas", "sizes", "state")
             wanted = {name: self._values[name] for name in names}
             wanted = {name: value for name, value in wanted.items() if value} | {"model": self._values["source"]}
             self._run("jax_export", wanted, _FILES.JAX)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tfaot.core import caller, programs
+from tfaot.core import buckets, caller, programs
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.user_code import SEED, UserCode, seed_everything
 from tfaot.jax import Exported, export, joined, labels_of
@@ -38,7 +38,9 @@ class Request:
     replicas: int = 0
     """How many devices the file finds, each of which stands for a replica; 0 for those of JAX."""
     golden_steps: int = 3
-    """For how many rounds of calls the file's `golden_fn` makes inputs."""
+    """For how many rounds of calls the file's `golden_fn` makes inputs, at least."""
+    sizes: Mapping[str, tuple[int | str | None, ...]] = dataclasses.field(default_factory=dict)
+    """Sizes that differ from call to call, and their buckets: there are enough rounds for all of their edges."""
     golden_calls: tuple[str, ...] = ()
     """The C++ names of the entry points of a round. By default, all."""
     out_programs: str
@@ -124,7 +126,9 @@ class _File:
         """Returns what `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)` gives for each call of a replica."""
         rng = np.random.default_rng(SEED + rank)
         start = programs.of_replica(rank)
-        calls = [own[name] for _ in range(request.golden_steps) for name in (request.golden_calls or own)]
+        sizes = [[bucket for bucket in edges if isinstance(bucket, int)] for edges in request.sizes.values()]
+        rounds = buckets.calls(request.golden_steps, sizes)
+        calls = [own[name] for _ in rounds for name in (request.golden_calls or own)]
         golden: dict[str, Any] = {}
         for step, name in enumerate(calls):
             values = self.user.call_with("golden_fn", [step, rng], name)

@@ -499,10 +499,12 @@ def add_sizes(out: zipfile.ZipFile) -> None:
         w, pool = x.shape[-1], (1, 3, 1)
         kernel, ones = jnp.asarray(taps[:, :w, :w]), jnp.ones_like(x)
         sizes = {"dimension_numbers": ("NWC", "WIO", "NWC")}
+        ties = jnp.where(x > 1, jnp.nan, jnp.where(x < -0.7, -0.0, jnp.where(x < 0, 0.0, x)))
         sums = [lax.reduce_window(y, 0.0, lax.add, pool, (1, 2, 1), "SAME") for y in (x, ones)]
         return {
             "average": sums[0] / sums[1],
             "causal": lax.conv_general_dilated(x, kernel, (1,), [(4, 0)], rhs_dilation=(2,), **sizes),
+            "descent": jax.grad(lambda x: jnp.mean(jnp.tanh(x)))(x),
             "first": x.at[:, 0].set(2.0),
             "from_second": x.at[:, 1:].add(3.0),
             "greatest": lax.cummax(x, 1),
@@ -512,8 +514,13 @@ def add_sizes(out: zipfile.ZipFile) -> None:
             "remainder": lax.rem(x, jnp.float32(0.7)),
             "reverse": lax.cumsum(x, 1, reverse=True),
             "rolled": jnp.roll(x, 1, 1),
+            "ranks": lax.top_k(jnp.swapaxes(x, 1, 2), x.shape[1])[1],
             "scattered": x.at[:, jnp.arange(x.shape[1]) // 2].max(x),
             "halved": lax.conv_general_dilated(x, kernel, (2,), "SAME", **sizes),
+            "longer": lax.conv_transpose(x, kernel, (2,), "SAME", **sizes),
+            "low": jnp.quantile(x, 0.3, 1),
+            "logs": lax.cumlogsumexp(x, 1),
+            "ordered": jnp.argsort(ties, 1, descending=True),
             "strided": lax.conv_general_dilated(x, kernel, (2,), [(1, 1)], **sizes),
             "to_half": lax.fori_loop(0, x.shape[1] // 2, lambda i, a: a + lax.dynamic_slice_in_dim(x, i, 1, 1), x),
         }

@@ -42,7 +42,13 @@ def results(text: str, operands: Sequence[Any], types: Sequence[Type]) -> list[A
     config = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+) : ui8", text)}
     made = _CALLS[call[1]](config, types, *operands)
     info = types[len(made) :]
-    return [*made, *(tf.zeros(type_.shape, tf.as_dtype(mlir.dtype_of(type_))) for type_ in info)]
+    return [*made, *(_zeros(type_, operands[0]) for type_ in info)]
+
+
+def _zeros(type_: Type, matrix: Any) -> Any:
+    """Returns zeros of a type, whose open sizes are those of a matrix."""
+    shape = [tf.shape(matrix)[axis] if size is None else size for axis, size in enumerate(type_.shape)]
+    return tf.zeros(shape, tf.as_dtype(mlir.dtype_of(type_)))
 
 
 def branches(module: str) -> list[str]:
@@ -121,7 +127,7 @@ def _triangular_solve(text: str, matrix: Any, rhs: Any) -> Any:
 def _solved(matrix: Any, rhs: Any, turned: str, left: bool, lower: bool, unit: bool) -> Any:
     """Solves op(matrix) * x = rhs, or x * op(matrix) = rhs."""
     if unit:
-        matrix = tf.linalg.set_diag(matrix, tf.ones(matrix.shape[:-1], matrix.dtype))
+        matrix = tf.linalg.set_diag(matrix, tf.ones_like(matrix[..., 0]))
     if not left:
         # The transposed system: what is transposed then, wasn't before.
         rhs = tf.linalg.matrix_transpose(rhs)
@@ -160,7 +166,7 @@ def _getrf(_config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     factors, order = tf.linalg.lu(matrix[..., :rows])
     if columns > rows:
         rest = tf.gather(matrix[..., rows:], order, batch_dims=matrix.shape.rank - 2)
-        unit = tf.linalg.set_diag(factors, tf.ones(factors.shape[:-1], factors.dtype))
+        unit = tf.linalg.set_diag(factors, tf.ones_like(factors[..., 0]))
         factors = tf.concat([factors, tf.linalg.triangular_solve(unit, rest)], -1)
     return [factors, tf.cast(_swaps(order) + 1, mlir.dtype_of(types[1]))]
 
@@ -168,15 +174,15 @@ def _getrf(_config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
 def _tall(matrix: Any) -> tuple[Any, Any]:
     """Returns the LU decomposition of a matrix with more rows than columns, and the row that each row was swapped with."""
     rows, columns = matrix.shape[-2:]
-    batch = matrix.shape[:-2]
+    batch = matrix.shape.rank - 2
     below, behind = tf.range(rows), tf.range(columns)
 
     def step(k: Any, a: Any, swaps: Any) -> tuple[Any, Any, Any]:
         size = tf.abs(tf.math.real(a[..., k])) + tf.abs(tf.math.imag(a[..., k]))
         pivot = tf.argmax(tf.where(below < k, -tf.ones_like(size), size), -1, tf.int32)[..., None]
-        unmoved = tf.broadcast_to(below, [*batch, rows])
+        unmoved = tf.zeros_like(a[..., 0], tf.int32) + below
         order = tf.where(tf.equal(below, k), pivot, tf.where(tf.equal(below, pivot), k, unmoved))
-        a = tf.gather(a, order, axis=-2, batch_dims=len(batch))
+        a = tf.gather(a, order, axis=-2, batch_dims=batch)
         row, column, this = a[..., k, :], a[..., k], tf.equal(behind, k)
         by = tf.where(tf.equal(column[..., k, None], 0), column, column / column[..., k, None])
         left = tf.where(below > k, by, tf.zeros_like(by))
@@ -184,7 +190,7 @@ def _tall(matrix: Any) -> tuple[Any, Any]:
         right = tf.where(behind > k, row, tf.zeros_like(row))
         return k + 1, a - left[..., None] * right[..., None, :], tf.where(this, pivot, swaps)
 
-    start = tf.constant(0), matrix, tf.zeros([*batch, columns], tf.int32)
+    start = tf.constant(0), matrix, tf.zeros_like(matrix[..., 0, :], tf.int32)
     _, factors, swaps = tf.while_loop(lambda k, *_: k < columns, step, start, maximum_iterations=columns)
     return factors, swaps
 
@@ -196,7 +202,7 @@ def _swaps(order: Any) -> Any:
     there, and so on: at the first of order[i], order[order[i]], … that isn't less than i. Steps are doubled to find it.
     """
     batch = order.shape.rank - 1
-    index = tf.broadcast_to(tf.range(order.shape[-1], dtype=order.dtype), order.shape)
+    index = tf.zeros_like(order) + tf.range(order.shape[-1], dtype=order.dtype)
     jumps, most = [order], [order]
     while 2 ** len(jumps) < order.shape[-1]:
         jumps.append(tf.gather(jumps[-1], jumps[-1], batch_dims=batch))
@@ -212,10 +218,10 @@ def _geqrf(_config: Config, _types: Sequence[Type], matrix: Any) -> list[Any]:
     """Returns R, and NaN in the places of reflectors: `_orgqr` knows what they come from, and nothing else can use them."""
     rows, columns = matrix.shape[-2:]
     _, upper = tf.linalg.qr(matrix)
-    upper = tf.concat([upper, tf.zeros([*matrix.shape[:-2], rows - upper.shape[-2], columns], upper.dtype)], -2)
+    upper = tf.concat([upper, tf.zeros_like(matrix)[..., upper.shape[-2] :, :]], -2)
     nan = tf.cast(float("nan"), matrix.dtype)
     below = tf.range(rows)[:, None] > tf.range(columns)
-    tau = tf.fill([*matrix.shape[:-2], min(rows, columns)], nan)
+    tau = tf.fill(tf.shape(matrix[..., : min(rows, columns), 0]), nan)
     tau.op._set_attr(_REFLECTED, attr_value_pb2.AttrValue(s=matrix.name.encode()))
     return [tf.where(below, nan, upper), tau]
 
@@ -235,7 +241,7 @@ def _orgqr(_config: Config, types: Sequence[Type], _reflectors: Any, tau: Any) -
 def _gesdd(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     if config["mode"] == _NONE:
         values = tf.linalg.svd(matrix, compute_uv=False)
-        empty = [tf.zeros(type_.shape, matrix.dtype) for type_ in types[2:4]]
+        empty = [_zeros(type_, matrix) for type_ in types[2:4]]
         return [matrix, values, *empty]
     values, left, right = tf.linalg.svd(matrix, full_matrices=config["mode"] == _ALL)
     return [matrix, values, left, _adjoint(right)]
@@ -260,7 +266,7 @@ def _geev(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
         left = _largest_real(_adjoint(tf.linalg.inv(right))) if wanted[0] else right
     else:
         values = tf.linalg.eigvals(matrix)
-        left = right = tf.zeros(matrix.shape, dtype)
+        left = right = tf.zeros_like(matrix, dtype)
     return [*([values] if matrix.dtype.is_complex else [tf.math.real(values), tf.math.imag(values)]), left, right]
 
 
@@ -280,7 +286,7 @@ def _gees(config: Config, types: Sequence[Type], matrix: Any) -> list[Any]:
     unitary, _ = tf.linalg.qr(vectors)
     upper = tf.linalg.band_part(_adjoint(unitary) @ matrix @ unitary, 0, -1)
     if config["mode"] == _NONE:
-        unitary = tf.zeros(matrix.shape, matrix.dtype)
+        unitary = tf.zeros_like(matrix)
     return [upper, unitary, tf.linalg.diag_part(upper)]
 
 

@@ -6,6 +6,8 @@ XLA has static windows. For open sizes, a cumulative sum is a window as large as
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +19,18 @@ import tensorflow as tf
 from tfaot.export.sources import mlir
 from tfaot.export.sources.mlir import MlirError, Statement
 
-_REDUCER = re.compile(r"stablehlo\.(\w+) %\S+, %\S+ : tensor<")
+_AXES = re.compile(r"dim_numbers = \[([^\]]*)\]x\[(.*?)\]->\[(.*?)\]")
+"""What each axis of a convolution's operands and result is."""
+_OPERATION = re.compile(r"\bstablehlo\.(\w+) ")
+_LOG_SUM = "subtract compare add maximum abs negate exponential log_plus_one add select"
+"""The operations of `jnp.logaddexp`, in their order."""
 _REDUCERS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "add": (tf.reduce_sum, tf.add),
     "and": (tf.reduce_all, tf.logical_and),
+    _LOG_SUM: (
+        tf.reduce_logsumexp,
+        lambda values, start: tf.reduce_logsumexp(tf.stack([values, start + tf.zeros_like(values)]), 0),
+    ),
     "maximum": (tf.reduce_max, tf.maximum),
     "minimum": (tf.reduce_min, tf.minimum),
     "multiply": (tf.reduce_prod, tf.multiply),
@@ -86,11 +96,11 @@ def reduced(
       start: the value that each result starts from.
       made: returns an integer that has these values for the samples.
     """
-    reducer = _REDUCER.findall(statements[0].text)
-    if len(reducer) != 1 or reducer[0] not in _REDUCERS or len(statements[0].results) != 1:
+    reducer = _reducer(statements[0].text)
+    if reducer not in _REDUCERS or len(statements[0].results) != 1:
         return None
-    reduce, combine = _REDUCERS[reducer[0]]
-    neutral = _neutral(reducer[0], values.dtype)
+    reduce, combine = _REDUCERS[reducer]
+    neutral = _neutral(reducer, values.dtype)
     for axis, samples in enumerate(zip(*map(windows, statements), strict=True)):
         first = samples[0]
         if all(own == Window(1, 1, 0, 0, own.dilation, 1, own.values, own.values) for own in samples):
@@ -98,7 +108,7 @@ def reduced(
         if any(own.base != 1 for own in samples):
             return None
         if all(own.cumulative for own in samples) and any(own.size != first.size for own in samples):
-            values = _cumulative(reducer[0], values, axis, reverse=first.after > 0)
+            values = _cumulative(reducer, values, axis, reverse=first.after > 0)
             continue
         if any((own.size, own.stride, own.dilation) != (first.size, first.stride, first.dilation) for own in samples):
             raise MlirError("error: the size of a window depends on open sizes")
@@ -110,6 +120,14 @@ def reduced(
         there = tf.reshape(there, [1] * axis + [-1, first.size] + [1] * (values.shape.rank - axis - 1))
         values = reduce(tf.where(there, taken, neutral), axis + 1)
     return combine(values, start)
+
+
+def _reducer(text: str) -> str:
+    """Returns the operations of a region."""
+    lines = text.splitlines()[1:]
+    return " ".join(
+        match[1] for match in map(_OPERATION.search, lines) if match and match[1] not in ("constant", "return")
+    )
 
 
 def _count(samples: Sequence[Window], size: Any) -> Any:
@@ -151,39 +169,53 @@ def _neutral(reducer: str, dtype: Any) -> Any:
 def scattered(statement: Statement, values: Any, indices: Any, updates: Any) -> Any | None:
     """Returns the result of a scatter as ops, or None if it isn't one that they compute. What is out of range changes nothing."""
     text = statement.text
-    reducers = _REDUCER.findall(text)
+    reducer = _reducer(text)
     added = re.search(r"^ *\^\w+\(%\S+: .*?, (%\w+): ", text, re.MULTILINE)
-    sets = added is not None and not reducers and re.search(rf"stablehlo\.return {added[1]} :", text)
-    if (not sets and (len(reducers) != 1 or reducers[0] not in _REDUCERS)) or "batching_dims = [" in text:
+    sets = added is not None and not reducer and re.search(rf"stablehlo\.return {added[1]} :", text)
+    if not sets and reducer not in _REDUCERS:
         return None
-    inserted, windows_of, axes = (
-        _listed(text, name) for name in ("inserted_window_dims", "update_window_dims", "scatter_dims_to_operand_dims")
+    inserted, windows_of, axes, batches, batches_of_indices = (
+        _listed(text, name)
+        for name in (
+            "inserted_window_dims",
+            "update_window_dims",
+            "scatter_dims_to_operand_dims",
+            "input_batching_dims",
+            "scatter_indices_batching_dims",
+        )
     )
     last = re.search(r"index_vector_dim = (\d+)", text)
     vector = int(last[1]) if last else 0
     if indices.shape.rank == 1 and vector == 0:
-        return _placed(values, tf.unstack(indices), updates, inserted, axes, None if sets else reducers[0])
-    if inserted != sorted(axes) or len(axes) != 1:
+        return _placed(values, tf.unstack(indices), updates, inserted, axes, None if sets else reducer)
+    if inserted != sorted(axes):
         return None
-    (axis,) = axes
-    if vector < indices.shape.rank:
-        indices = tf.squeeze(indices, vector)
-    order = [axis, *(other for other in range(values.shape.rank) if other != axis)]
+    places = tf.unstack(indices, axis=vector) if vector < indices.shape.rank else [indices]
+    for batch in batches_of_indices:
+        axis, like = batch - (batch > vector), places[0]
+        own = tf.range(tf.shape(like)[axis], dtype=like.dtype)
+        shape = [-1 if other == axis else 1 for other in range(like.shape.rank)]
+        places.insert(batches_of_indices.index(batch), tf.zeros_like(like) + tf.reshape(own, shape))
+    axes = [*batches, *axes]
+    order = [*axes, *(other for other in range(values.shape.rank) if other not in axes)]
     updates = tf.transpose(updates, [*(d for d in range(updates.shape.rank) if d not in windows_of), *windows_of])
     rows = tf.transpose(values, order)
-    size = tf.shape(rows)[0]
+    sizes = [tf.cast(tf.shape(rows)[axis], places[0].dtype) for axis in range(len(axes))]
+    inside = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
+    there = functools.reduce(tf.logical_and, inside)
     # One more row takes what is out of range.
+    size = tf.shape(rows)[0]
     rows = tf.concat([rows, tf.zeros_like(rows[:1])], 0)
-    places = tf.where((indices >= 0) & (indices < tf.cast(size, indices.dtype)), indices, tf.cast(size, indices.dtype))
+    places = [tf.where(there, place, sizes[0] if index == 0 else 0) for index, place in enumerate(places)]
     operation = {
         "": tf.tensor_scatter_nd_update,
         "add": tf.tensor_scatter_nd_add,
         "maximum": tf.tensor_scatter_nd_max,
         "minimum": tf.tensor_scatter_nd_min,
-    }.get("" if sets else reducers[0])
+    }.get(reducer)
     if operation is None:
         return None
-    rows = operation(rows, places[..., None], updates)[:size]
+    rows = operation(rows, tf.stack(places, -1), updates)[:size]
     return tf.transpose(rows, [*map(order.index, range(len(order)))])
 
 
@@ -210,7 +242,7 @@ def _listed(text: str, name: str) -> list[int]:
 
 
 def sorted_(statement: Statement, operands: Sequence[Any]) -> list[Any] | None:
-    """Returns the results of a stable sort by the first operand as ops, with NaN last, or None if it is another one."""
+    """Returns the results of a stable sort by the first operand as ops, or None if it is another one."""
     text = statement.text
     arguments = re.search(r"^ *\^\w+\((.*)\):", text, re.MULTILINE)
     directions = re.findall(r"stablehlo\.compare +(LT|GT),", text)
@@ -226,16 +258,74 @@ def sorted_(statement: Statement, operands: Sequence[Any]) -> list[Any] | None:
     last = [*(other for other in range(rank) if other != axis), axis]
     back = [*range(axis), rank - 1, *range(axis, rank - 1)]
     key, *rest = (tf.transpose(operand, last) for operand in operands)
-    if key.dtype.is_floating:
-        nan = tf.math.is_nan(key)
-        if direction == "DESCENDING":
-            return None
-        order = tf.argsort(tf.where(nan, tf.constant(math.inf, key.dtype), key), stable=True)
-        late = tf.gather(tf.cast(nan, tf.int32), order, batch_dims=rank - 1)
-        order = tf.gather(order, tf.argsort(late, stable=True), batch_dims=rank - 1)
-    else:
-        order = tf.argsort(key, direction=direction, stable=True)
+    ranks = _ranks(key, equal_zeros="stablehlo.select" in text) if key.dtype.is_floating else key
+    order = tf.argsort(ranks, direction=direction, stable=True)
     return [tf.transpose(tf.gather(value, order, batch_dims=rank - 1), back) for value in (key, *rest)]
+
+
+def _ranks(key: Any, *, equal_zeros: bool) -> Any:
+    """Returns integers in the total order of floats, from the lowest NaN to the highest: TensorFlow's own sorts don't know NaN.
+
+    Args:
+      key: the floats.
+      equal_zeros: whether 0 and -0 are equal, and all NaN the highest, as in `jax.lax.sort`, and not in `jax.lax.top_k`.
+    """
+    if key.dtype.size < 4:
+        key = tf.cast(key, tf.float32)
+    if equal_zeros:
+        key = tf.where(tf.equal(key, 0), tf.zeros_like(key), key)
+        key = tf.where(tf.math.is_nan(key), tf.constant(math.nan, key.dtype), key)
+    bits = tf.bitcast(key, tf.int32 if key.dtype == tf.float32 else tf.int64)
+    return tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, bits.dtype.max), bits)
+
+
+def convolution(statement: Statement, image: Any, kernel: Any) -> Any | None:
+    """Returns a convolution in TensorFlow's own ops, or None if it sums groups of the batch, or a window has an open size."""
+    text = statement.text
+    match = _AXES.search(text)
+    if match is None or re.search(r"batch_group_count = (?!1\b)", text) or None in kernel.shape:
+        return None
+    left, right, out = ([axis.strip() for axis in part.split(",")] for part in match.groups())
+    count = len(left) - 2
+    places = "012"[:count]
+
+    def window(key: str, default: int) -> list[Any]:
+        match = re.search(rf"\b{key} = (\[[-\d, \[\]a-z]*?\])(?:, [a-z]|}})", text)
+        return json.loads(match[1]) if match else [default] * count
+
+    image = tf.transpose(image, [left.index(axis) for axis in f"b{places}f"])
+    kernel = tf.transpose(kernel, [right.index(axis) for axis in f"{places}io"])
+    kernel = tf.reverse(kernel, [axis for axis, turned in enumerate(window("reverse", 0)) if turned])
+    groups = re.search(r"feature_group_count = (\d+)", text)
+    pads = []
+    for axis, (step, (before, after)) in enumerate(
+        zip(window("lhs_dilate", 1), [pair or (0, 0) for pair in window("pad", 0)], strict=True), 1
+    ):
+        image, after = _spread(image, axis, step), after - (step - 1)
+        low, high = max(-before, 0), max(-after, 0)
+        if low or high:
+            size = image.shape[axis] if image.shape[axis] is not None else tf.shape(image)[axis]
+            image = image[tuple([slice(None)] * axis + [slice(low, size - high)])]
+        pads.append((max(before, 0), max(after, 0)))
+    image = tf.pad(image, [(0, 0), *pads, (0, 0)])
+    for axis, step in enumerate(window("rhs_dilate", 1)):
+        size = kernel.shape[axis]
+        kernel = _spread(kernel, axis, step)[tuple([slice(None)] * axis + [slice((size - 1) * step + 1)])]
+    parts = int(groups[1]) if groups else 1
+    pairs = zip(tf.split(image, parts, -1), tf.split(kernel, parts, -1), strict=True)
+    result = tf.concat([tf.nn.convolution(part, taps, window("stride", 1), "VALID") for part, taps in pairs], -1)
+    return tf.transpose(result, [f"b{places}f".index(axis) for axis in out])
+
+
+def _spread(x: Any, axis: int, step: int) -> Any:
+    """Inserts zeros behind each value along an axis."""
+    if step == 1:
+        return x
+    size = x.shape[axis] if x.shape[axis] is not None else tf.shape(x)[axis]
+    room = [(0, 0)] * (axis + 1) + [(0, step - 1)] + [(0, 0)] * (x.shape.rank - axis - 1)
+    shape = [x.shape[other] if x.shape[other] is not None else tf.shape(x)[other] for other in range(x.shape.rank)]
+    apart = tf.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+    return tf.reshape(tf.pad(apart, room), [*shape[:axis], size * step, *shape[axis + 1 :]])
 
 
 def by_value(operation: str, *operands: Any) -> Any | None:

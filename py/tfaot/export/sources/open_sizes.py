@@ -171,6 +171,12 @@ class Sizes:
         order[:best] = np.random.default_rng(0).permutation(order[:best])
         count = 2 * len(self.names) + 3
         picked = [int(index) for index in order[:count]]
+        if BATCH in self.names and best:  # two points that differ in the batch alone, see `_moves_with_batch`
+            apart = np.delete(domain[order[:best]], self.names.index(BATCH), 1)
+            _, group, members = np.unique(apart, axis=0, return_inverse=True, return_counts=True)
+            group = group.ravel()
+            same = group == group[np.argmax(members[group] > 1)]
+            picked += [int(index) for index in order[:best][same][:2]]
         # A convolution's padding can be SAME for all sizes of one remainder.
         for size, modulus in itertools.product(range(len(self.names)), range(2, 9)):
             rest = domain[:, size] % modulus
@@ -288,12 +294,12 @@ class Sizes:
             numbers = np.array([np.ravel(value).astype(np.float64) for value in values])
             if dtype.kind not in "iu" and (BATCH in self.names and self._moves_with_batch(numbers)):
                 raise MlirError(what + ": rows affect each other, as in a mean over the batch")
-            parts = next((parts for parts in _PARTS_OF_ONE if (numbers * parts == np.rint(numbers * parts)).all()), 0)
-            if not parts:
-                raise MlirError(what + ", and isn't a whole number of 1/1024")
-            flat = [self._made((column * parts).astype(np.int64), sizes, what) for column in numbers.T]
+            if dtype.kind in "iu":
+                flat = [self._made(column.astype(np.int64), sizes, what) for column in numbers.T]
+            else:
+                flat = [self._real(column, dtype, sizes, what) for column in numbers.T]
             made = tf.stack(flat) if values[0].ndim == 1 else tf.reshape(tf.stack(flat), values[0].shape)
-            return tf.cast(made, dtype) if parts == 1 else tf.cast(made, dtype) / parts
+            return tf.cast(made, dtype)
         shapes = np.array([value.shape for value in values], np.int64)
         if any((value != value.flat[0]).any() for value in values):
             raise MlirError(what + " in its values")
@@ -314,13 +320,36 @@ class Sizes:
     def _label(self) -> str:
         return self.names[0] if len(self.names) == 1 else f"{', '.join(self.names[:-1])}, or {self.names[-1]}"
 
+    def _real(self, values: Array, dtype: Any, sizes: Sequence[Any], what: str) -> Any:
+        """Returns a float that depends on sizes, rounded as the program's own arithmetic rounds it."""
+        exact = values.astype(dtype)
+        for parts in _PARTS_OF_ONE:
+            if (values * parts == np.rint(values * parts)).all():
+                made = tf.cast(self._made((values * parts).astype(np.int64), sizes, what), dtype)
+                return made if parts == 1 else made / parts
+        if values.all():
+            for parts in _PARTS_OF_ONE:
+                whole = np.rint(parts / values)
+                if (np.asarray(parts, dtype) / whole.astype(dtype) == exact).all():
+                    return tf.constant(parts, dtype) / tf.cast(self._made(whole.astype(np.int64), sizes, what), dtype)
+        for vector in (*self.samples.T, *self._at_samples().values()):
+            largest = int(np.argmax(abs(vector)))
+            near = np.asarray(values[largest] / vector[largest], dtype)
+            for factor in (near, *(np.nextafter(near, np.asarray(way, dtype)) for way in (-np.inf, np.inf))):
+                if (vector.astype(dtype) * factor == exact).all():
+                    return tf.cast(self._made(vector, sizes, what), dtype) * factor
+        raise MlirError(
+            what
+            + ", and isn't a whole number of 1/1024, a part of one, or a multiple of what the program computes from sizes"
+        )
+
     def _moves_with_batch(self, numbers: Array) -> bool:
-        """Returns whether numbers aren't a function of the other sizes."""
-        if len(self.names) == 1:
-            return True
+        """Returns whether numbers differ for batches alone."""
         others = np.delete(self.samples, self.names.index(BATCH), 1)
-        monomials = _monomials(others.shape[1], 1)
-        return any(_fitted(column.astype(np.int64), others, monomials) is None for column in numbers.T)
+        pairs = [
+            alike for alike in ((others == own).all(1) for own in others) if np.ptp(self.samples[alike], axis=0).any()
+        ]
+        return not pairs or any(bool(np.ptp(numbers[alike], axis=0).any()) for alike in pairs)
 
     def number(self, values: Sequence[int], sizes: Sequence[Any], what: str) -> Any:
         """Returns an int32 that has these values for the samples, as ops.
@@ -472,6 +501,9 @@ def _points(count: int, batch: int | bool) -> Numbers:
     if batch is not False:
         fixed = rng.permutation(len(points))[: len(points) // 2]
         points[fixed, batch] = rng.choice(_BATCHES, len(fixed))
+        twins = points[fixed[: len(fixed) // 4]]
+        twins[:, batch] = rng.choice(_BATCHES, len(twins))
+        points = np.concatenate([points, twins])
     return np.asarray(points)
 
 
@@ -545,17 +577,21 @@ def _with_equal_padding(lines: Sequence[str]) -> Sequence[str]:
 def _merged(lines: Sequence[str], place: str) -> str:
     lines = _with_equal_padding(lines)
     parts = [_PARTS.split(line) for line in lines]
-    values = "dense<" in lines[0] and not _CONSTANT.match(lines[0])
-    if values or len({len(part) for part in parts}) > 1 or len({tuple(part[::2]) for part in parts}) > 1:
-        what = f"error: an operation depends on open sizes in more than its shapes: {lines[0].strip()[:120]}"
-        raise MlirError(what + (f", at {place}" if place else ""))
+    if len({len(part) for part in parts}) > 1 or len({tuple(part[::2]) for part in parts}) > 1:
+        raise _more(lines[0], place)
     merged = list(parts[0])
     for index in range(1, len(merged), 2):
         texts = [part[index] for part in parts]
-        if len({*texts}) > 1:
-            dense = texts[0].startswith("dense")  # `constant` reads its variants
-            merged[index] = texts[0] if dense else str(opened([Type.of(text) for text in texts]))
+        if len({*texts}) > 1 and not texts[0].startswith("dense"):
+            merged[index] = str(opened([Type.of(text) for text in texts]))
+        elif len({*texts}) > 1 and not _CONSTANT.match(lines[0]):  # `constant` reads the variants of one
+            raise _more(lines[0], place)
     return "".join(merged)
+
+
+def _more(line: str, place: str) -> MlirError:
+    what = f"error: an operation depends on open sizes in more than its shapes: {line.strip()[:120]}"
+    return MlirError(what + (f", at {place}" if place else ""))
 
 
 def opened(types: Sequence[Type]) -> Type:

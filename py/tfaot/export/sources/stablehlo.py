@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -61,8 +60,8 @@ _KEPT = shards.OPERATIONS | frozenset(
 """Operations that TensorFlow's converter takes for others: its shifts know no large counts, for example."""
 
 
-_VOLUMES = re.compile(r"stablehlo\.convolution.*dim_numbers = \[([^\]]*2[^\]]*)\]x\[(.*?)\]->\[(.*?)\]")
-"""Convolutions in three dimensions, whose shapes its converter loses, and their axes."""
+_VOLUMES = re.compile(r"stablehlo\.convolution.*dim_numbers = \[[^\]]*2")
+"""Convolutions in three dimensions, whose shapes its converter loses."""
 
 
 class StablehloSource:
@@ -205,7 +204,7 @@ class StablehloSource:
                 details="\n".join(line[:300] for line in str(error).splitlines()[:8]),
                 do="use sizes that the export allows",
             ) from None
-        return str(text)
+        return stablehlo_text.plain(str(text))
 
     def _unreadable(self, error: MlirError, version: str) -> TfaotError:
         from tensorflow.compiler.mlir.stablehlo import stablehlo
@@ -938,9 +937,10 @@ class _Builder:
             return made
         if branches := lapack.branches(kept.module):
             return self._choice(kept, branches, operands)
-        volumes = _VOLUMES.search(kept.statement.text)
-        if volumes and not re.search(r"batch_group_count = (?!1\b)", kept.statement.text):
-            return [_convolution_3d(kept.statement.text, volumes.groups(), *repeated)]
+        if name == "convolution" and (kept.samples or _VOLUMES.search(kept.statement.text)):
+            made = open_operations.convolution(kept.statement, *repeated)
+            if made is not None:
+                return [made]
         if kept.samples:
             return self._opened(kept, name, repeated)
         results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
@@ -1004,49 +1004,6 @@ def _fourier(text: str, operand: Any) -> Any:
     suffix = ("", "2d", "3d")[len(sizes) - 1]
     transform = getattr(tf.signal, kind[1].lower() + suffix)
     return transform(operand, sizes) if "R" in kind[1] else transform(operand)
-
-
-def _convolution_3d(text: str, axes: Sequence[str], image: Any, kernel: Any) -> Any:
-    """Returns a convolution in three dimensions in TensorFlow's own op.
-
-    Args:
-      text: the operation.
-      axes: what each axis of the image, the kernel, and the result is.
-      image: its left operand.
-      kernel: its right operand.
-    """
-
-    def window(key: str, default: int) -> list[Any]:
-        match = re.search(rf"\b{key} = (\[[-\d, \[\]a-z]*?\])(?:, [a-z]|}})", text)
-        return json.loads(match[1]) if match else [default] * 3
-
-    def spread(x: Any, first: int, steps: Sequence[int]) -> Any:
-        """Inserts zeros between values along three axes."""
-        for axis, step in enumerate(steps, first):
-            if step > 1:
-                size = x.shape[axis]
-                room = [(0, 0)] * (axis + 1) + [(0, step - 1)] + [(0, 0)] * (x.shape.rank - axis - 1)
-                x = tf.pad(tf.expand_dims(x, axis + 1), room)
-                x = tf.reshape(x, [*x.shape[:axis], size * step, *x.shape[axis + 2 :]])
-                x = x[tuple([slice(None)] * axis + [slice((size - 1) * step + 1)])]
-        return x
-
-    left, right, out = ([axis.strip() for axis in part.split(",")] for part in axes)
-    image = tf.transpose(image, [left.index(axis) for axis in "b012f"])
-    kernel = tf.transpose(kernel, [right.index(axis) for axis in "012io"])
-    image = spread(image, 1, window("lhs_dilate", 1))
-    kernel = spread(kernel, 0, window("rhs_dilate", 1))
-    kernel = tf.reverse(kernel, [axis for axis, turned in enumerate(window("reverse", 0)) if turned])
-    pads = [(0, 0), *(pair or (0, 0) for pair in window("pad", 0)), (0, 0)]
-    sizes = zip(pads, image.shape, strict=True)
-    image = image[tuple(slice(max(-before, 0), size - max(-after, 0)) for (before, after), size in sizes)]
-    image = tf.pad(image, [(max(before, 0), max(after, 0)) for before, after in pads])
-    groups = re.search(r"feature_group_count = (\d+)", text)
-    count = int(groups[1]) if groups else 1
-    pairs = zip(tf.split(image, count, 4), tf.split(kernel, count, 4), strict=True)
-    strides = [1, *window("stride", 1), 1]
-    result = tf.concat([tf.nn.conv3d(part, taps, strides, "VALID") for part, taps in pairs], 4)
-    return tf.transpose(result, ["b012f".index(axis) for axis in out])
 
 
 def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
