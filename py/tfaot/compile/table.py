@@ -23,6 +23,7 @@ from tfaot.compile.passes.prevent_duplication import prevent_duplication
 from tfaot.compile.passes.reduce_as_matmul import reduce_as_matmul
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.split_kv_matmul import split_kv_matmul
+from tfaot.compile.passes.unroll_loops import unroll_loops
 from tfaot.compile.program.packing.gemv_packing import gemv_packing
 from tfaot.compile.program.packing.loops import pack_loops
 from tfaot.compile.program.packing.narrow import narrow
@@ -69,6 +70,7 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     Pass("loop_invariants", Program, loop_invariants),
     Pass("hoist_projections", Program, hoist_projections),
     Pass("batch_weight_gradients", Program, batch_weight_gradients),
+    Pass("unroll_loops", Program, unroll_loops),
     Pass("erfc", Program, erfc),
     Pass("narrow", Compiled, narrow),
     Pass("gemv_packing", Compiled, gemv_packing),

@@ -15,6 +15,7 @@ NAMES = (
     "loop_invariants",
     "hoist_projections",
     "batch_weight_gradients",
+    "unroll_loops",
     "erfc",
     "narrow",
     "gemv_packing",

@@ -484,6 +484,104 @@ class VariablesTest(LoopTest):
         self.assertEqual(self.check(build), 1)
 
 
+class UnrollTest(LoopTest):
+    """unroll_loops."""
+
+    NAME = "unroll_loops"
+
+    def loops_after(self, build: Build, *feeds: Array) -> int:
+        """Returns how many loops the pass leaves."""
+        graph = self.graph_after([self.NAME], build, *feeds)
+        return sum(node.op in ("While", "StatelessWhile") for node in graph.node)
+
+    def test_net_and_gradient(self) -> None:
+        """A short loop and its gradient, with stacks between them, become straight-line code."""
+        feeds = (normal(STEPS, BATCH, IN), *weights())
+
+        def net(x: Any, w: Any, u: Any, b: Any) -> list[Any]:
+            import tensorflow as tf
+
+            states, last = scan(tanh_step(w, u, b), x, tf.zeros((BATCH, OUT)))
+            return [last, *gradients(states, [w, u, b, x])]
+
+        self.assertEqual(self.changed(self.NAME, net, *feeds, jit=True), 2)
+        self.assertEqual(self.loops_after(net, *feeds), 0)
+
+    def test_what_waits(self) -> None:
+        """What waits for a loop waits for the loop's reads: a variable that is assigned afterwards was read before."""
+        import tensorflow as tf
+
+        def build() -> Any:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=(OUT, OUT), shared_name="v", name="v")
+            value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            state = tf.ones((BATCH, OUT))
+            last = tf.while_loop(lambda k, h: k < 3, lambda k, h: (k + 1, tf.tanh(h @ value)), (tf.constant(0), state))[
+                1
+            ]
+            with tf.control_dependencies([last.op]):
+                assigned = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.fill((OUT, OUT), 0.25))
+            with tf.control_dependencies([assigned]):
+                return tf.identity(last, "result")
+
+        before = self.graph_after([], build)
+        after = self.graph_after([self.NAME], build)
+        self.assertEqual(sum("While" in node.op for node in after.node), 0)
+        start = normal(OUT, OUT, scale=0.5)
+        for want, got in zip(run_with(before, start), run_with(after, start), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+    def assert_stays(self, build: Build, *feeds: Array) -> None:
+        """Checks that the pass finds nothing to do."""
+        self.assertEqual(self.changed(self.NAME, build, *feeds), 0)
+
+    def test_long_loop(self) -> None:
+        """Nine steps are too many: the code, and the compiler's time, would grow."""
+        import tensorflow as tf
+
+        self.assert_stays(
+            lambda x: scan(tanh_step(*map(tf.constant, weights())), x, tf.zeros((BATCH, OUT))), normal(9, BATCH, IN)
+        )
+
+    def test_large_body(self) -> None:
+        """A few steps with many operations are as long."""
+        import tensorflow as tf
+
+        def step(x: Any, h: Any, k: Any) -> Any:
+            for _ in range(200):
+                h = tf.tanh(h + x)
+            return h
+
+        self.assert_stays(lambda x: scan(step, x, tf.zeros((BATCH, OUT))), normal(3, BATCH, OUT))
+
+    def test_effects(self) -> None:
+        """Effects stay in their loop, where they have an order."""
+        import tensorflow as tf
+
+        def step(x: Any, h: Any, k: Any) -> Any:
+            with tf.control_dependencies([tf.debugging.Assert(k >= 0, [k])]):
+                return tf.tanh(x + h)
+
+        self.assert_stays(lambda x: scan(step, x, tf.zeros((BATCH, OUT))), normal(3, BATCH, OUT))
+
+    def test_open_number_of_steps(self) -> None:
+        """A loop with a fed number of steps has no straight-line code."""
+        import tensorflow as tf
+
+        net = tanh_step(*map(np.asarray, weights()))
+        self.assert_stays(
+            lambda x, n: scan(net, x, tf.zeros((BATCH, OUT)), bound=n), normal(3, BATCH, IN), np.array(2, np.int32)
+        )
+
+    def test_loop_in_a_loop(self) -> None:
+        """A loop that contains another one stays."""
+        import tensorflow as tf
+
+        def step(x: Any, h: Any, k: Any) -> Any:
+            return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.tanh(y + x)), (tf.constant(0), h))[1]
+
+        self.assert_stays(lambda x: scan(step, x, tf.zeros((BATCH, OUT))), normal(3, BATCH, OUT))
+
+
 class TripsTest(LoopTest):
     """What is known about a loop's steps."""
 

@@ -334,6 +334,7 @@ PASSES: dict[str, Callable[[Draw], tuple[Build, list[Array]]]] = {
     "loop_invariants": recurrent,
     "hoist_projections": recurrent,
     "batch_weight_gradients": recurrent,
+    "unroll_loops": recurrent,
     "erfc": erfc,
     "row_sums": row_sums,
     "reduce_as_matmul": reduce_as_matmul,
