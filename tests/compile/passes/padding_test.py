@@ -192,7 +192,7 @@ class PaddingTest(PassTest):
         self.exact(attention, normal(2, BUCKET, 8))
 
     def test_windows(self) -> None:
-        """Protects convolutions and pools: causal ones, and those of the same size."""
+        """Protects convolutions and pools: causal ones, those of the same size, and dilated ones, one behind another."""
         import tensorflow as tf
 
         w, other = normal(3, 4, 5), normal(5, 5, 2)
@@ -201,7 +201,9 @@ class PaddingTest(PassTest):
             causal = tf.nn.conv1d(tf.pad(x, [[0, 0], [2, 0], [0, 0]]), w, 1, "VALID")
             same = tf.nn.relu(tf.nn.conv1d(x, w, 1, "SAME"))
             again = tf.nn.conv1d(same, other, 1, "SAME")
-            return [causal, again, tf.nn.max_pool1d(x, 3, 1, "SAME")]
+            dilated = tf.nn.convolution(same, other, padding="SAME", dilations=[2])
+            dilated = tf.nn.convolution(tf.pad(dilated, [[0, 0], [6, 0], [0, 0]]), w[:, :2], dilations=[3])
+            return [causal, again, tf.nn.max_pool1d(x, 3, 1, "SAME"), dilated]
 
         self.exact(windows, normal(2, BUCKET, 4))
 

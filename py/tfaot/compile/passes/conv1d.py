@@ -16,12 +16,14 @@ of a dilated convolution: that was 4 % slower (Zen 4, AVX2).
 from __future__ import annotations
 
 import dataclasses
+import types
+from collections.abc import Mapping
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
 from tfaot.compile.passes.writer import Reader
-from tfaot.graph.attributes import FLOATS
+from tfaot.graph.attributes import FLOATS, Array
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program
 
@@ -37,25 +39,47 @@ class _Edges:
 
 def conv1d(program: Program) -> int:
     """Rewrites convolutions, and returns how many."""
-    finder = _Finder(program)
-    return sum(finder.rewrite(node) for node in program.nodes().values() if node.op == "Conv2D")
+    finder = Finder(program)
+    matches = [finder.match(node) for node in program.nodes().values() if node.op == "Conv2D"]
+    return sum(match is not None and finder.write(match) for match in matches)
 
 
-class _Finder:
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """A convolution that the pass rewrites."""
+
+    convolution: node_def_pb2.NodeDef
+    expand: node_def_pb2.NodeDef
+    source: str
+    """What it reads in place."""
+    edges: _Edges
+    squeeze: node_def_pb2.NodeDef | None
+    last: node_def_pb2.NodeDef | None
+    """The BatchToSpaceND, if there is one."""
+
+
+class Finder:
     """The pass on one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, numbers: Mapping[str, Array] = types.MappingProxyType({})) -> None:
+        """Looks at a program.
+
+        Args:
+          program: the program.
+          numbers: values of tensors that aren't constants, by `node:port`.
+        """
         self._program = program
+        self._numbers = numbers
         self._reader = Reader(program)
         self._users = program.users()
         self._kept = program.kept()
 
-    def rewrite(self, convolution: node_def_pb2.NodeDef) -> bool:
-        """Rewrites one convolution, if possible. Returns whether it did."""
+    def match(self, convolution: node_def_pb2.NodeDef) -> Match | None:
+        """Returns a convolution with what is around it, or None if it stays as it is."""
         expand = self._before(convolution, "ExpandDims")
         own = _edges(convolution)
         if expand is None or own is None or self._constant(expand.input[1]) not in ([1], [-3]):
-            return False
+            return None
         source = expand
         squeeze = last = None
         dilated = self._before(expand, "SpaceToBatchND")
@@ -64,17 +88,14 @@ class _Finder:
             last = self._after(squeeze, "BatchToSpaceND") if squeeze is not None else None
             own = self._in_batch(convolution, squeeze, dilated, last)
             if own is None:
-                return False
+                return None
             source = dilated
         pad = self._before(source, "Pad", "PadV2")
         zeros = self._padding(pad) if pad is not None else None
         if pad is not None and zeros is not None:
             source = pad
             own = dataclasses.replace(own, before=own.before + zeros[0], after=own.after + zeros[1])
-        if source is expand:
-            return False
-        self._write(convolution, expand, source.input[0], own, squeeze, last)
-        return True
+        return Match(convolution, expand, source.input[0], own, squeeze, last) if source is not expand else None
 
     def _before(self, node: node_def_pb2.NodeDef, *ops: str) -> node_def_pb2.NodeDef | None:
         """Returns the node of the first operand if it is one of these ops, and nothing else uses it."""
@@ -98,8 +119,10 @@ class _Finder:
         return len(users) == 1 and users[0].port == 0 and not waits and node.name not in self._kept
 
     def _constant(self, tensor: str) -> list[int] | None:
-        """Returns the values of a constant of integers."""
-        value = self._reader.constant(tensor)
+        """Returns the values of a constant of integers, or of a known number."""
+        name, port = tensor_name(tensor)
+        value = self._numbers.get(f"{name}:{port}")
+        value = self._reader.constant(tensor) if value is None else value
         return [int(size) for size in value.ravel()] if value is not None else None
 
     def _in_batch(
@@ -133,30 +156,25 @@ class _Finder:
                 return None
         return amounts[2], amounts[3]
 
-    def _write(
-        self,
-        convolution: node_def_pb2.NodeDef,
-        expand: node_def_pb2.NodeDef,
-        source: str,
-        edges: _Edges,
-        squeeze: node_def_pb2.NodeDef | None,
-        last: node_def_pb2.NodeDef | None,
-    ) -> None:
+    def write(self, match: Match) -> bool:
+        """Rewrites a convolution. Returns whether it did."""
+        convolution, expand, edges = match.convolution, match.expand, match.edges
         program = self._program
         attributes = dict(convolution.attr)
         image = program.add(
-            "ExpandDims", expand.name, (source, expand.input[1]), origin=expand.name, **dict(expand.attr)
+            "ExpandDims", expand.name, (match.source, expand.input[1]), origin=expand.name, **dict(expand.attr)
         )
         attributes["dilations"] = [1, 1, edges.dilation, 1]
         if edges.before or edges.after:
             attributes["padding"] = "EXPLICIT"
             attributes["explicit_paddings"] = [0, 0, 0, 0, edges.before, edges.after, 0, 0]
         operands = (image.name, *convolution.input[1:])
-        if squeeze is None or last is None:
+        if match.squeeze is None or match.last is None:
             program.become(convolution, "Conv2D", operands, **attributes)
-            return
-        dilated = program.add("Conv2D", f"{last.name}/dilated", operands, origin=convolution.name, **attributes)
-        program.become(last, "Squeeze", (dilated.name,), **dict(squeeze.attr))
+            return True
+        dilated = program.add("Conv2D", f"{match.last.name}/dilated", operands, origin=convolution.name, **attributes)
+        program.become(match.last, "Squeeze", (dilated.name,), **dict(match.squeeze.attr))
+        return True
 
 
 def _edges(convolution: node_def_pb2.NodeDef) -> _Edges | None:

@@ -67,13 +67,9 @@ class Bounded(Sized):
         rest = [node_def_pb2.NodeDef.FromString(node.SerializeToString()) for node in whole]
         del self.work.graph.node[:]
         self.work.graph.node.extend(rest)
-        self.work.prune()
+        self._changed()
         for name in self._bounded:
             self.work.unique(name)
-        self._sized.clear()
-        self._opened.clear()
-        self._nodes = self.work.nodes()
-        self._tensors = self._shapes(self._buckets)
 
     def _grown(self, names: Collection[str]) -> set[str]:
         """Returns the ops, and those that take a result that can't be made as large as the bucket's, or a number from shapes."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
+from tfaot.compile.passes.conv1d import Finder
 from tfaot.compile.passes.padding.bounded import Bounded
 from tfaot.compile.passes.padding.sized import LOOPS, SHAPES, Form, Unproven, is_size, port_of
 from tfaot.graph.attributes import (
@@ -25,6 +26,33 @@ class Numbered(Bounded):
 
     _run: Callable[[Sequence[str], Sequence[int]], list[Any]]
     """Computes tensors that are made from shapes, for some sizes."""
+
+    def dilate(self) -> None:
+        """Writes dilated convolutions as one op, where their zeros at both ends are as many for all sizes.
+
+        TensorFlow splits rows into as many as the distance of taps, with room for a multiple of it, which depends on the size.
+        """
+        while True:
+            made = self._from_shapes()
+            numbers = {
+                port_of(tensor)
+                for node in self._nodes.values()
+                if node.op in ("BatchToSpaceND", "SpaceToBatchND")
+                for tensor in node.input[1:3]
+                if made.get(tensor_name(tensor)[0])
+            }
+            if not numbers:
+                return
+            run, points, tensors = self._evaluation(made), self._all(few=True) + self._larger(), sorted(numbers)
+            finders = [Finder(self.work, dict(zip(tensors, run(tensors, sizes), strict=True))) for sizes in points]
+            written = 0
+            for node in [node for node in self._nodes.values() if node.op == "Conv2D"]:
+                matches = [finder.match(node) for finder in finders]
+                if matches[0] and all(match and match.edges == matches[0].edges for match in matches):
+                    written += finders[0].write(matches[0])
+            if not written:
+                return
+            self._changed()  # the next ones can be made from the shapes of these
 
     def number(self) -> None:
         """Replaces numbers that the program computes with, and makes from shapes, by those of the run's sizes.

@@ -75,6 +75,7 @@ def _padded(program: Program, cuts: Sequence[node_def_pb2.NodeDef], bounded: Col
         try:
             padded = Padded(program, cuts, other)
             padded.separate(bounded)
+            padded.dilate()
             padded.number()
             padded.join()
             if gathers:

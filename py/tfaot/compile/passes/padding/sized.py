@@ -124,6 +124,14 @@ class Sized:
                 counts[name] = items
         return counts
 
+    def _changed(self) -> None:
+        """Forgets what was known about the program."""
+        self.work.prune()
+        self._sized.clear()
+        self._opened.clear()
+        self._nodes = self.work.nodes()
+        self._tensors = self._shapes(self._buckets)
+
     def _at(self, sizes: tuple[int, ...]) -> Program:
         """Returns the program for other buckets."""
         feeds = dict(self.work.feeds)
@@ -134,9 +142,10 @@ class Sized:
                 for axis, dim in enumerate(feeds[name].shape or ())
             )
             feeds[name] = dataclasses.replace(feeds[name], shape=shape)
-        program = Program(graph_pb2.GraphDef(), feeds, self.work.fetches)
-        program.graph.CopyFrom(self.work.graph)
-        for node in program.graph.node:
+        graph = graph_pb2.GraphDef()
+        graph.CopyFrom(self.work.graph)
+        program = Program(graph, feeds, self.work.fetches)
+        for node in graph.node:
             if node.name in self._stacked:
                 count = self._stacked[node.name]
                 node.attr["num_elements"].i = max(count.of(sizes[count.size]), 0)
