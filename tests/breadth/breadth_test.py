@@ -42,6 +42,7 @@ OPEN = """
     X[:, tf.newaxis, 3:0:-1]
     X[..., ::-1]
     tf.roll(X, 1, 1)
+    tf.concat(tf.split(X, [tf.shape(X)[1] // 2, -1], 1)[::-1], 1)
     {0}[:, 1:{1}]
     tf.nn.max_pool1d(tf.expand_dims(X, 2), 2, 1, 'SAME')
     tf.nn.avg_pool1d(tf.expand_dims(X, 2), 3, 1, 'SAME')

@@ -267,6 +267,27 @@ def _part(operation: Any) -> Build | None:
     return build
 
 
+def _split(operation: Any) -> Build | None:
+    """Cuts parts of sizes that only run time knows, one behind another."""
+    axis, shape = tensor_util.constant_value(operation.inputs[2]), operation.inputs[0].shape
+    sizes = _elements(operation.inputs[1], len(operation.outputs))
+    if axis is None or shape.rank is None:
+        return None
+    axis = int(axis) % shape.rank
+    if None not in sizes and (-1 not in sizes or shape[axis] is not None):
+        return None
+
+    def build(values: Any, wanted: Any, _: Any) -> Any:
+        wanted, size = tf.cast(wanted, tf.int32), tf.shape(values)[axis]
+        rest = size - tf.reduce_sum(tf.maximum(wanted, 0))
+        wanted = tf.clip_by_value(tf.where(wanted < 0, rest, wanted), 0, size)
+        firsts = tf.unstack(tf.cumsum(wanted, exclusive=True), len(sizes))
+        parts = zip(firsts, tf.unstack(wanted, len(sizes)), strict=True)
+        return tuple(_start(_after(values, axis, first), axis, count) for first, count in parts)
+
+    return build
+
+
 def _cuts(operation: Any) -> list[_Cut] | None:
     """Reads a slice. Returns None if an axis begins where only run time knows."""
     shape, steps = operation.inputs[0].shape, tensor_util.constant_value(operation.inputs[3])
@@ -470,6 +491,7 @@ _BUILDERS: Mapping[str, Callable[[Any], Build | None]] = {
     "ReverseSequence": _reversed_sequence,
     "Roll": _roll,
     "Slice": _part,
+    "SplitV": _split,
     "StridedSlice": _slice,
 }
 """For each op, the function that makes the replacement of an operation, or None if XLA computes it correctly."""
