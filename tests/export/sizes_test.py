@@ -293,7 +293,7 @@ class SizesTest(StageTest):
         }
         start = "import tensorflow as tf\n\n\ndef model(a, b, m):\n    return "
         self.compile(self.export(start + 'tf.einsum("bti,bsi,ij->btsj", a, b, m)\n', **given), buckets=(9, 4))
-        unproven = self.export(start + 'tf.einsum("bti,bsi,ij->btsj", a, b, m), a[:, :3]\n', **given)
+        unproven = self.export(start + 'tf.einsum("bti,bsi,ij->btsj", a[:, -3:], b, m)\n', **given)
         self.assert_error(
             self.error_of(lambda: self.compile(unproven, buckets=(9, 4))),
             """
@@ -305,7 +305,7 @@ class SizesTest(StageTest):
 sizes in dims
             """,
         )
-        exported = self.export(start + "tf.tensordot(a[:, :, None] * b[:, None], m, 1), a[:, :3]\n", **given)
+        exported = self.export(start + "tf.tensordot(a[:, -3:, None] * b[:, None], m, 1)\n", **given)
         self.compile(exported, buckets=(9, 4))
 
     def one(self, result: str, *, sizes: Sequence[int] = (3, 8), width: int = 4) -> Exported:

@@ -498,6 +498,7 @@ class PaddingTest(PassTest):
             (lambda x: attention(x)[:, -1:] * 2 + tf.reduce_mean(attention(x), 1, keepdims=True), [ends]),
             (lambda x: attention(tf.roll(attention(x), 1, 1) + x), [f"Roll {ENDS}"]),
             (lambda x: tf.reduce_sum(attention(x)[:, -3:] + x[:, :1], 1), [differs]),
+            (lambda x: tf.tensordot(x[:, -3:] * 2, w, 1), [differs]),
             (lambda x: attention(padded(attention(x))), [f"Pad {DIFFERS}"]),
             (lambda x: attention(x[:, tf.shape(x)[1] // 2 :]) @ w, [ends]),
             (lambda x: tf.argmax(tf.roll(tf.argsort(x, 1), 1, 1), 1), [f"Roll {ENDS}"]),

@@ -40,20 +40,10 @@ class Bounded(Sized):
         for name in sizes:
             if tensor_name(self._nodes[name].input[0])[0] in names:
                 self._bounded[name] = self._nodes[name]
-        feeds, users = dict(self.work.feeds), self.work.users()
-        for name, node in [*self._bounded.items()]:
+        users, feeds = self.work.users(), dict(self.work.feeds)
+        for name, node in self._bounded.items():
             if has_effects(node.op) or any(operand.startswith("^") for operand in node.input):
                 raise Unproven(name, f"{node.op} has effects")
-            for user in users[name] if name in names else ():
-                if user.node.name in self._bounded:
-                    continue
-                result = port_of(user.node.input[user.operand])
-                if user.port < 0:
-                    raise Unproven(name, f"{node.op} orders others")
-                if result not in self._restored:
-                    feeds |= self._stands_for(name, result)
-                user.node.input[user.operand] = self._restored[result]
-        self.work.fetches = tuple(fetch for fetch in self.work.fetches if tensor_name(fetch)[0] not in self._bounded)
         self._cuts: dict[str, str] = {}
         kept = {}
         for name, node in [*self._bounded.items()]:
@@ -61,6 +51,16 @@ class Bounded(Sized):
             kept[name].CopyFrom(node)
             kept[name].input[:] = [self._operand(operand) for operand in self._data(node)]
         self._bounded |= kept
+        for user in (
+            user for name in kept if name in names for user in users[name] if user.node.name not in self._bounded
+        ):
+            operand = user.node.input[user.operand]
+            if user.port < 0:
+                raise Unproven(operand[1:], "orders others")
+            if port_of(operand) not in self._restored:
+                feeds |= self._stands_for(port_of(operand))
+            user.node.input[user.operand] = self._restored[port_of(operand)]
+        self.work.fetches = tuple(fetch for fetch in self.work.fetches if tensor_name(fetch)[0] not in self._bounded)
         self.work.fetches = (*self.work.fetches, *self._cuts.values())
         self.work.feeds = feeds
         whole = [node for node in self.work.graph.node if node.name not in kept]
@@ -97,9 +97,9 @@ class Bounded(Sized):
                     return False
         return True
 
-    def _stands_for(self, name: str, result: str) -> dict[str, Tensor]:
+    def _stands_for(self, result: str) -> dict[str, Tensor]:
         """Adds a placeholder for a result of an op that is taken out."""
-        tensor = self._tensors[result]
+        name, tensor = tensor_name(result)[0], self._tensors[result]
         node = self.work.add("Placeholder", f"{name}/padded", [], origin=name, dtype=type_attribute(tensor.dtype))
         self._restored[result] = f"{node.name}:0"
         self._inputs[f"{node.name}:0"] = self._open(result)
@@ -134,7 +134,9 @@ class Bounded(Sized):
             self.work.copied(node)
         nodes = self.work.nodes()
         for result, placeholder in self._restored.items():
-            node = nodes[tensor_name(placeholder)[0]]
+            node = nodes.get(tensor_name(placeholder)[0])
+            if node is None:  # only numbers took it that the ops make for themselves
+                continue
             tensor = self.work.feeds[placeholder]
             whole, dtype = result, type_attribute(tensor.dtype)
             for axis in self._inputs[placeholder]:
