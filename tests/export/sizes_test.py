@@ -209,7 +209,7 @@ class SizesTest(StageTest):
 
     def test_stored(self) -> None:
         """Protects inputs that cross the edge as other dtypes: they compile, also for a bucket of 1."""
-        for dtype, padded in (("bfloat16", 1), ("complex64", 0)):  # of pairs, the true size would be lost
+        for dtype in ("bfloat16", "complex64"):
             exported = self.export(
                 "import tensorflow as tf\n\n\ndef model(x):\n    return tf.square(x)\n",
                 dims={"x": ("n", "m")},
@@ -220,7 +220,7 @@ class SizesTest(StageTest):
                 self.compile(exported, buckets=buckets)
                 with open(exported.path("passes" + stem("", 0, buckets)), encoding="utf-8") as file:
                     passes = json.load(file)
-                    self.assertEqual((passes["padding"], len(passes["missed"])), (padded, 1 - padded), dtype)
+                    self.assertEqual((passes["padding"], passes["missed"]), (1, []), dtype)
 
     def test_several(self) -> None:
         """Protects models with several sizes: each input is cut to its own, and results are those of the model itself."""

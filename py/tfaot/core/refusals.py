@@ -99,7 +99,12 @@ def _two_open_sizes(message: str, request: Origin, what: str) -> TfaotError | No
 
 def _open_size(message: str, request: Origin, what: str) -> TfaotError | None:
     """Explains what XLA can't compile of a size that is known only at run time."""
-    names = dict.fromkeys(node.attr[OPEN_SIZE].s.decode() for _, node in _all_nodes(request) if OPEN_SIZE in node.attr)
+    names = {
+        node.attr[key].s.decode(): key
+        for _, node in _all_nodes(request)
+        for key in (OPEN_SIZE, BOUNDED)
+        if key in node.attr
+    }
     if not names:
         return None
     sources, nodes = sources_of(request), {node.name: (prefix, node) for prefix, node in _all_nodes(request)}
@@ -224,6 +229,8 @@ def _by_op(texts: Mapping[str, str]) -> str:
 
 OPEN_SIZE = "_tfaot_open_size"
 """An attribute of nodes that cut an input to an open size, and that size's name."""
+BOUNDED = "_tfaot_bounded"
+"""The same for nodes that cut an operand of an op whose size XLA bounds, where the rest of the program has a bucket's."""
 
 _CAUSES = (
     _pivoting,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
+from tfaot.core.refusals import BOUNDED as BOUNDED
 from tfaot.core.refusals import OPEN_SIZE as OPEN_SIZE
 
 IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})

@@ -268,13 +268,13 @@ def _part(operation: Any) -> Build | None:
 
 
 def _split(operation: Any) -> Build | None:
-    """Cuts parts of sizes that only run time knows, one behind another."""
+    """Cuts parts of an open dimension, one behind another. XLA must know their sizes."""
     axis, shape = tensor_util.constant_value(operation.inputs[2]), operation.inputs[0].shape
     sizes = _elements(operation.inputs[1], len(operation.outputs))
     if axis is None or shape.rank is None:
         return None
     axis = int(axis) % shape.rank
-    if None not in sizes and (-1 not in sizes or shape[axis] is not None):
+    if shape[axis] is not None or (None not in sizes and -1 not in sizes):
         return None
 
     def build(values: Any, wanted: Any, _: Any) -> Any:

@@ -11,7 +11,7 @@ from tensorflow.core.framework import node_def_pb2
 from tfaot.compile.passes.padding.sized import HANDLES, Sized, Unproven, is_size, port_of
 from tfaot.graph.attributes import complete, type_attribute
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import has_effects
+from tfaot.graph.ops import BOUNDED, has_effects
 from tfaot.graph.program import Tensor
 
 
@@ -31,6 +31,8 @@ class Bounded(Sized):
         """The ops, copies of what they take that is made from shapes alone, and sizes of outputs, by name."""
         self._restored: dict[str, str] = {}
         """What stands for a result of an op: a placeholder, by the result."""
+        self._cuts: dict[str, str] = {}
+        """What stands for an operand of an op, which is cut to the run's size."""
         if not names:
             return
         self._made = self._from_shapes()
@@ -44,7 +46,6 @@ class Bounded(Sized):
         for name, node in self._bounded.items():
             if has_effects(node.op) or any(operand.startswith("^") for operand in node.input):
                 raise Unproven(name, f"{node.op} has effects")
-        self._cuts: dict[str, str] = {}
         kept = {}
         for name, node in [*self._bounded.items()]:
             kept[name] = node_def_pb2.NodeDef()
@@ -133,6 +134,9 @@ class Bounded(Sized):
         for node in self._bounded.values():
             self.work.copied(node)
         nodes = self.work.nodes()
+        names = "_".join(dict.fromkeys(tensor_name(size)[0] for size in self._sizes))
+        for cut in self._cuts.values():
+            nodes[tensor_name(cut)[0]].attr[BOUNDED].s = names.encode()
         for result, placeholder in self._restored.items():
             node = nodes.get(tensor_name(placeholder)[0])
             if node is None:  # only numbers took it that the ops make for themselves

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
@@ -120,21 +119,22 @@ class Padded(Masked):
         Raises:
           Unproven: they may depend on what is behind the end of an input.
         """
-        nodes, users = self.work.nodes(), self.work.users()
+        nodes = self.work.nodes()
         outputs = [fetch for fetch in self.work.fetches if not is_size(fetch, nodes)]
         for fetch, (cause, counts) in zip(outputs, self._proven(outputs), strict=True):
             if cause is not None:
                 node = cause.node if cause.node in nodes else tensor_name(fetch)[0]
                 raise Unproven(node, f"{cause.op} {cause.why}")
             if counts:
-                self._cut(nodes[tensor_name(fetch)[0]], counts, users)
+                self._cut(nodes[tensor_name(fetch)[0]], counts)
 
-    def _cut(self, node: node_def_pb2.NodeDef, counts: Mapping[int, Count], users: Any) -> None:
+    def _cut(self, node: node_def_pb2.NodeDef, counts: Mapping[int, Count]) -> None:
+        users = self.work.users()[node.name]
         whole = self.work.graph.node.add()
         whole.CopyFrom(node)
         whole.name = self.work.unique(f"{node.name}/padded")
         self.work.origins[whole.name] = self.work.origins.get(node.name, node.name)
-        for user in users[node.name]:
+        for user in users:
             if user.port >= 0 and user.node.op != "Shape":
                 user.node.input[user.operand] = whole.name
         known = self._tensors[f"{node.name}:0"]

@@ -85,6 +85,10 @@ class Sized:
         """Nodes that pad or slice by a number that depends on a size, and how many values a run has after that."""
         self._tables: dict[str, Callable[[int], Any]] = {}
         """Constants that have a row for each size: what makes them for a bucket, by name."""
+        fetched = {tensor_name(fetch)[0] for fetch in program.fetches}
+        sizes_of = [nodes[tensor_name(fetch)[0]].input[0] for fetch in program.fetches if is_size(fetch, nodes)]
+        # An output that crosses the edge in another dtype has the size of what it is made of.
+        self.work.fetches += tuple(port_of(tensor) for tensor in sizes_of if tensor_name(tensor)[0] not in fetched)
         sources = {cut.name: cut.input[0] for cut in cuts}
         for node in self.work.graph.node:
             for index, operand in enumerate(node.input):
