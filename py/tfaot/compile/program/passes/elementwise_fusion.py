@@ -29,9 +29,20 @@ from collections.abc import Sequence
 from tfaot.compile.program.thunks.accesses import Body, clashes
 from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.compile.program.thunks.kinds import Slice, Sweep, Thunk
-from tfaot.compile.program.values.formulas import MOST_ARRAYS, Formula, Operation, index_of, least_alone, live
-from tfaot.compile.program.values.graph import Value
-from tfaot.compile.program.values.reader import Reader, Unreadable
+from tfaot.compile.program.values.formulas import (
+    DTYPES,
+    MOST_ARRAYS,
+    Formula,
+    Interned,
+    Operation,
+    arithmetic,
+    constant,
+    contracted,
+    index_of,
+    least_alone,
+    live,
+)
+from tfaot.compile.program.values.graph import Value, in_order
 
 
 def elementwise_fusion(compiled: Compiled) -> int:
@@ -74,16 +85,50 @@ class _Kernel:
 
 def _read(stored: Value) -> _Kernel | None:
     """Returns what a kernel does, if it is elementwise."""
-    try:
-        reader = Reader(stored, None, {stored.since})
-    except Unreadable:
+    dtype, count = stored.type.dtype, stored.count
+    if dtype not in DTYPES or count <= 1 or stored.place is None:
         return None
-    sweep = reader.call([stored.since]) if stored.count > 1 else None
-    return (
-        None
-        if sweep is None or clashes(sweep)
-        else _Kernel(stored.since, sweep, tuple(value for _, value in reader.read))
-    )
+    formula = Interned()
+    places: dict[str, list[Slice]] = {"array": [], "scalar": []}
+    done: dict[int, int] = {}
+    inputs: list[Value] = []
+
+    def read(value: Value) -> Operation | int | None:
+        if value.op in ("stored", "memory"):
+            if value.type.dtype != dtype or value.place is None or value.count not in (1, count):
+                return None
+            inputs.append(value)
+            kind = places["scalar" if value.count == 1 else "array"]
+            return Operation("scalar" if value.count == 1 else "array", place=index_of(kind, value.place[0]))
+        if value.op == "constant":
+            return constant(value, dtype)
+        operand = value.operands[0] if value.operands else value
+        if value.op == "broadcast" and operand.count != 1:
+            return None
+        if value.op == "broadcast" or (value.op == "bitcast" and value.same == operand.same):
+            return done[operand.same]
+        # The same index is the same place in all arrays only if they have the same shape and layout.
+        alike = (
+            operand.type.dims == value.type.dims and operand.type.layout == value.type.layout
+            for operand in value.operands
+        )
+        if not value.operands or not all(
+            same or operand.count == 1 for same, operand in zip(alike, value.operands, strict=True)
+        ):
+            return None
+        return arithmetic(value, tuple(done[operand.same] for operand in value.operands), formula.operations, dtype)
+
+    for value in in_order(stored.operands[0]):
+        made = read(value)
+        if made is None:
+            return None
+        done[value.same] = made if isinstance(made, int) else formula.add(made)
+    result = done[stored.same]
+    operations = contracted(formula.operations, (result,))
+    arrays = ((index_of(places["array"], stored.place[0]), result),)
+    whole = live(Formula(operations, arrays, dtype=DTYPES[dtype]))
+    sweep = Sweep(whole, 1, count, tuple(places["array"]), scalars=tuple(places["scalar"]))
+    return None if clashes(sweep) else _Kernel(stored.since, sweep, tuple(inputs))
 
 
 def _merged(body: Body, kernels: list[_Kernel], thunks: list[Thunk | None]) -> Sweep | None:
