@@ -40,8 +40,11 @@ class _Edges:
 def conv1d(program: Program) -> int:
     """Rewrites convolutions, and returns how many."""
     finder = Finder(program)
-    matches = [finder.match(node) for node in program.nodes().values() if node.op == "Conv2D"]
-    return sum(match is not None and finder.write(match) for match in matches)
+    convolutions = [node for node in program.nodes().values() if node.op == "Conv2D"]
+    matches = [match for node in convolutions if (match := finder.match(node))]
+    for match in matches:
+        finder.write(match)
+    return len(matches)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +159,8 @@ class Finder:
                 return None
         return amounts[2], amounts[3]
 
-    def write(self, match: Match) -> bool:
-        """Rewrites a convolution. Returns whether it did."""
+    def write(self, match: Match) -> None:
+        """Rewrites a convolution."""
         convolution, expand, edges = match.convolution, match.expand, match.edges
         program = self._program
         attributes = dict(convolution.attr)
@@ -171,10 +174,9 @@ class Finder:
         operands = (image.name, *convolution.input[1:])
         if match.squeeze is None or match.last is None:
             program.become(convolution, "Conv2D", operands, **attributes)
-            return True
+            return
         dilated = program.add("Conv2D", f"{match.last.name}/dilated", operands, origin=convolution.name, **attributes)
         program.become(match.last, "Squeeze", (dilated.name,), **dict(match.squeeze.attr))
-        return True
 
 
 def _edges(convolution: node_def_pb2.NodeDef) -> _Edges | None:

@@ -3,13 +3,13 @@
 XLA has memory for the largest size, and counts how much of it is used. It miscounts, or takes values beyond the end, in:
 
 - Cumulative sums, products, and logarithms along such an axis, which are windows with padding.
-- Slices that count from the end, or that begin after it: `x[:, -1]`, `x[:, :-2]`, `x[:, 1:n]`.
+- Slices that count from the end, or that begin after it: `x[:, -1]`, `x[:, :-2]`, `x[:, 1:n]`; and splits.
 - `OnesLike`, which has the largest size.
 - `Range` of a first number that isn't known, and mirrors and diagonals of such an axis.
 - `AvgPool` with padding `SAME` at every value, which divides by the size of windows in the largest image.
 
 All of these are ops that TensorFlow computes in the same way at any size. What has no such form is refused by
-`tfcompile/bounded.py`.
+`compile/open_sizes.py`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class Numbered(Bounded):
             for node in [node for node in self._nodes.values() if node.op == "Conv2D"]:
                 matches = [finder.match(node) for finder in finders]
                 if matches[0] and all(match and match.edges == matches[0].edges for match in matches):
-                    written += finders[0].write(matches[0])
+                    finders[0].write(matches[0])
+                    written += 1
             if not written:
                 return
             self._changed()  # the next ones can be made from the shapes of these
